@@ -1,0 +1,147 @@
+// The coefficients of one machine: everything that the cost formulas need to know about it.
+//
+// A profile fills this structure from its YAML file; no coefficient is a literal in code. What a
+// profile does not know is absent, and the seconds that would need it are then unknown.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "sim/units/units.h"
+
+namespace trireme::cost {
+
+/// Matrix products of 16-bit operands, form G1 (gemm.h).
+struct GemmCosts {
+  Seconds start;                  // t0
+  FlopsPerSecond rate;            // P, sustained
+  Elements inner_overhead;        // k0: start and finish of the loop over k, in elements of k
+  BytesPerSecond bandwidth;       // bw
+  double fp32_accumulation = 1;   // factor on the time when the output accumulates in fp32
+};
+
+/// One pass of an attention kernel at one head dimension.
+struct AttentionPassCosts {
+  FlopsPerSecond rate;   // E: what one whole GPU reaches inside the key loop
+  Tokens tile_overhead;  // tau: prologue and epilogue of a tile, in key rows
+};
+
+struct AttentionHeadDimCosts {
+  std::int64_t head_dim = 0;
+  double sustained = 1;  // phi: factor on E in long kernels, where the clock drops
+  std::optional<AttentionPassCosts> forward;
+  std::optional<AttentionPassCosts> backward;
+};
+
+/// One attention kernel, form A1 (attention.h).
+struct AttentionKernelCosts {
+  static constexpr std::size_t kMostHeadDims = 4;
+
+  Seconds start;            // t0
+  Seconds sustained_after;  // kernels that last longer run at the sustained rate
+  std::array<AttentionHeadDimCosts, kMostHeadDims> head_dims;  // ascending; the first `head_dim_count`
+  std::size_t head_dim_count = 0;
+};
+
+/// Kernels absent here have unknown seconds on this machine.
+struct AttentionCosts {
+  std::optional<AttentionKernelCosts> flash2;
+  std::optional<AttentionKernelCosts> flash3;
+  std::optional<AttentionKernelCosts> cudnn;
+};
+
+/// Kernels that are bound by memory, by what they reach of the memory's peak.
+enum class PointwiseClass : std::uint8_t {
+  norm_forward,
+  norm_backward,
+  pointwise,
+  copy,
+  adam,
+  cross_entropy
+};
+inline constexpr std::size_t kPointwiseClasses = 6;
+
+/// Memory-bound kernels, form P1 (pointwise.h).
+struct PointwiseCosts {
+  BytesPerSecond memory_peak;  // what the efficiencies are fractions of
+  std::array<double, kPointwiseClasses> efficiency{};
+};
+
+/// One collective inside a node, form C1 (node_collectives.h).
+struct NodeCollectiveCosts {
+  Seconds start;                      // a0
+  Seconds per_rank;                   // a1, paid n - 1 times
+  BytesPerSecond link_rate;           // beta
+  Seconds ramp_per_root_megabyte;     // c: pipeline fill, times the root of the received megabytes
+  BytesPerSecond local_rate;          // gamma: copy or reduction of the own chunk
+};
+
+/// An all-reduce that the switches compute (NVLS), form C1n (node_collectives.h).
+struct SwitchReduceCosts {
+  std::int64_t least_ranks = 0;  // applies to groups of least_ranks to most_ranks
+  std::int64_t most_ranks = 0;
+  Seconds start;                   // a
+  BytesPerSecond rate;             // beta_n, of the whole buffer
+  Seconds ramp_per_root_megabyte;  // c
+};
+
+/// Point-to-point inside a node, form C2 (send_recv.h).
+struct SendRecvCosts {
+  Seconds start;                // a
+  BytesPerSecond channel_rate;  // r, of one channel
+  std::int64_t channels = 0;    // ch_max
+  Bytes channel_bytes;          // a message takes one more channel for each of these
+  BytesPerSecond link_rate;     // beta
+};
+
+struct CollectiveCosts {
+  NodeCollectiveCosts all_to_all;
+  NodeCollectiveCosts all_gather;
+  NodeCollectiveCosts reduce_scatter;
+  NodeCollectiveCosts all_reduce;                    // ring
+  std::optional<SwitchReduceCosts> all_reduce_nvls;  // absent: the switches do not reduce
+  std::optional<SendRecvCosts> send_recv;
+};
+
+/// All-to-all over several nodes, form M1 (multi_node.h).
+struct MultiNodeAllToAllCosts {
+  Seconds start;              // a0
+  Seconds per_remote_rank;    // a_r
+  double nic_efficiency = 0;  // beta_nic as a fraction of the NIC's line rate
+};
+
+/// Ring collectives over several nodes, form M2 (multi_node.h).
+struct MultiNodeRingCosts {
+  Seconds all_gather_step;      // a_s, per rank and collective
+  Seconds reduce_scatter_step;
+  Seconds all_reduce_step;
+  double nic_efficiency = 0;    // beta_nic as a fraction of the NIC's line rate
+  BytesPerSecond nvlink_rate;   // beta_nvl
+};
+
+/// Point-to-point between nodes (send_recv.h).
+struct MultiNodeSendRecvCosts {
+  double nic_efficiency = 0;         // of the NIC's line rate, in small communicators
+  std::int64_t crowded_ranks = 0;    // from this many ranks on, one channel serves a peer
+  BytesPerSecond crowded_rate;
+};
+
+struct MultiNodeCosts {
+  MultiNodeAllToAllCosts all_to_all;
+  MultiNodeRingCosts ring;
+  MultiNodeSendRecvCosts send_recv;
+};
+
+struct MachineCosts {
+  std::int64_t streaming_multiprocessors = 0;
+  Seconds kernel_launch;  // host time to launch one kernel on a stream
+  GemmCosts gemm;
+  AttentionCosts attention;
+  PointwiseCosts pointwise;
+  CollectiveCosts collectives;
+  MultiNodeCosts multi_node;
+};
+
+}  // namespace trireme::cost
