@@ -1,0 +1,25 @@
+# Compiler settings of our own targets, on an interface target so that nothing is global.
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+
+add_library(trireme_compiler INTERFACE)
+add_library(trireme::compiler ALIAS trireme_compiler)
+target_compile_features(trireme_compiler INTERFACE cxx_std_20)
+target_compile_options(trireme_compiler INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow
+  $<$<BOOL:${TRIREME_WARNINGS_AS_ERRORS}>:-Werror>
+  # Results are printed and compared: a fused multiply-add on one machine must not change a digit.
+  -ffp-contract=off)
+target_compile_definitions(trireme_compiler INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
+
+if(TRIREME_SANITIZE)
+  target_compile_options(trireme_compiler INTERFACE
+    -O1 -fno-omit-frame-pointer -fsanitize=${TRIREME_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(trireme_compiler INTERFACE -fsanitize=${TRIREME_SANITIZE})
+endif()
+if(TRIREME_BUILD_FUZZERS)
+  target_compile_options(trireme_compiler INTERFACE -fsanitize=fuzzer-no-link)
+endif()
