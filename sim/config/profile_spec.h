@@ -13,8 +13,8 @@ namespace trireme::config {
 
 /// One coefficient as written, with its provenance.
 struct CoefficientSpec {
-  std::string key;    // path in the file, such as "collectives.all_to_all.a0"
-  std::string value;  // text with its unit
+  std::string key;         // path in the file, such as "collectives.all_to_all.a0"
+  std::string value;       // text with its unit
   std::string spread_low;  // empty when the spread is not known
   std::string spread_high;
   std::optional<std::int64_t> samples;

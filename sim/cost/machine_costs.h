@@ -15,11 +15,11 @@ namespace trireme::cost {
 
 /// Matrix products of 16-bit operands, form G1 (gemm.h).
 struct GemmCosts {
-  Seconds start;                  // t0
-  FlopsPerSecond rate;            // P, sustained
-  Elements inner_overhead;        // k0: start and finish of the loop over k, in elements of k
-  BytesPerSecond bandwidth;       // bw
-  double fp32_accumulation = 1;   // factor on the time when the output accumulates in fp32
+  Seconds start;                 // t0
+  FlopsPerSecond rate;           // P, sustained
+  Elements inner_overhead;       // k0: start and finish of the loop over k, in elements of k
+  BytesPerSecond bandwidth;      // bw
+  double fp32_accumulation = 1;  // factor on the time when the output accumulates in fp32
 };
 
 /// One pass of an attention kernel at one head dimension.
@@ -41,7 +41,8 @@ struct AttentionKernelCosts {
 
   Seconds start;            // t0
   Seconds sustained_after;  // kernels that last longer run at the sustained rate
-  std::array<AttentionHeadDimCosts, kMostHeadDims> head_dims;  // ascending; the first `head_dim_count`
+  std::array<AttentionHeadDimCosts, kMostHeadDims>
+      head_dims;  // ascending; the first `head_dim_count`
   std::size_t head_dim_count = 0;
 };
 
@@ -71,11 +72,11 @@ struct PointwiseCosts {
 
 /// One collective inside a node, form C1 (node_collectives.h).
 struct NodeCollectiveCosts {
-  Seconds start;                      // a0
-  Seconds per_rank;                   // a1, paid n - 1 times
-  BytesPerSecond link_rate;           // beta
-  Seconds ramp_per_root_megabyte;     // c: pipeline fill, times the root of the received megabytes
-  BytesPerSecond local_rate;          // gamma: copy or reduction of the own chunk
+  Seconds start;                   // a0
+  Seconds per_rank;                // a1, paid n - 1 times
+  BytesPerSecond link_rate;        // beta
+  Seconds ramp_per_root_megabyte;  // c: pipeline fill, times the root of the received megabytes
+  BytesPerSecond local_rate;       // gamma: copy or reduction of the own chunk
 };
 
 /// An all-reduce that the switches compute (NVLS), form C1n (node_collectives.h).
@@ -114,17 +115,17 @@ struct MultiNodeAllToAllCosts {
 
 /// Ring collectives over several nodes, form M2 (multi_node.h).
 struct MultiNodeRingCosts {
-  Seconds all_gather_step;      // a_s, per rank and collective
+  Seconds all_gather_step;  // a_s, per rank and collective
   Seconds reduce_scatter_step;
   Seconds all_reduce_step;
-  double nic_efficiency = 0;    // beta_nic as a fraction of the NIC's line rate
-  BytesPerSecond nvlink_rate;   // beta_nvl
+  double nic_efficiency = 0;   // beta_nic as a fraction of the NIC's line rate
+  BytesPerSecond nvlink_rate;  // beta_nvl
 };
 
 /// Point-to-point between nodes (send_recv.h).
 struct MultiNodeSendRecvCosts {
-  double nic_efficiency = 0;         // of the NIC's line rate, in small communicators
-  std::int64_t crowded_ranks = 0;    // from this many ranks on, one channel serves a peer
+  double nic_efficiency = 0;       // of the NIC's line rate, in small communicators
+  std::int64_t crowded_ranks = 0;  // from this many ranks on, one channel serves a peer
   BytesPerSecond crowded_rate;
 };
 

@@ -1,0 +1,93 @@
+// Seconds of a fused attention kernel.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "sim/cost/flops.h"
+#include "sim/cost/machine_costs.h"
+#include "sim/units/units.h"
+
+namespace trireme::cost {
+
+enum class AttentionPass : std::uint8_t { forward, backward };
+
+/// Work of the backward kernel over the forward: five matrix products (the scores again, and the
+/// gradients of values, probabilities, queries and keys) against two.
+inline constexpr double kAttentionBackwardWork = 2.5;
+
+/// Rows of a tile of queries and of a block of keys in form A1: the grid the coefficients were
+/// fitted on, whatever tile a kernel uses.
+inline constexpr std::int64_t kAttentionTileRows = 128;
+
+/// The row of the smallest tabulated head dimension that is not below `head_dim` (kernels pad up to
+/// it); null when there is none.
+[[nodiscard]] inline const AttentionHeadDimCosts* find_head_dim(const AttentionKernelCosts& kernel,
+                                                                std::int64_t head_dim) {
+  for (std::size_t row = 0; row < kernel.head_dim_count; ++row) {
+    if (kernel.head_dims[row].head_dim >= head_dim) {
+      return &kernel.head_dims[row];
+    }
+  }
+  return nullptr;
+}
+
+/// Device seconds of one pass of a fused attention kernel; empty when the profile does not know the
+/// kernel's pass at this head dimension.
+///
+/// EQ attention-time: T = t0 + (k w / E) (max(B, SMs b) + tiles tau / 128), (T - t0) / phi when T >
+/// Ts
+///   t0     kernel.start                                                        [seconds]
+///   k      1 forward, kAttentionBackwardWork backward                          [1]
+///   w      2 128 128 (d + d): one block, d padded up to the next tabulated one [flop]
+///   E      pass.rate                                                           [flop/second]
+///   tiles  sequences x query heads x q, with q = ceil(Sq / 128) query tiles    [1]
+///   b      blocks of the longest tile: ceil(Skv / 128), causal ceil(q0 / 128) + q  [1]
+///   B      visited blocks of all tiles: tiles b, causal tiles (b - q + (q + 1) / 2)  [1]
+///   SMs    streaming_multiprocessors: one tile keeps one of them busy          [1]
+///   tau    pass.tile_overhead, in key rows                                     [tokens]
+///   phi    row.sustained, Ts kernel.sustained_after: the clock drops in long kernels  [1],
+///   [seconds]
+/// Source: fit_forms, section 3 (A1)
+/// Valid:  16-bit, s >= 2048; held-out error 5 % (median), 13-18 % (90th percentile); grouped query
+///   heads cost as many as query heads; causal E as of the full square with its work halved.
+/// Tests:  tests/unit/cost/attention_test.cpp
+[[nodiscard]] inline std::optional<Seconds> attention_time(const AttentionShape& shape,
+                                                           AttentionPass pass,
+                                                           const AttentionKernelCosts& kernel,
+                                                           std::int64_t streaming_multiprocessors) {
+  const AttentionHeadDimCosts* row = find_head_dim(kernel, shape.head_dim);
+  if (row == nullptr) {
+    return std::nullopt;
+  }
+  const auto& costs = pass == AttentionPass::forward ? row->forward : row->backward;
+  if (!costs) {
+    return std::nullopt;
+  }
+  if (shape.query_tokens.value() == 0 || shape.sequences == 0 || shape.query_heads == 0) {
+    return Seconds(0);
+  }
+  const std::int64_t query_tiles = ceil_div(shape.query_tokens.value(), kAttentionTileRows);
+  const std::int64_t longest =
+      shape.causal ? ceil_div(shape.first_query.value(), kAttentionTileRows) + query_tiles
+                   : ceil_div(shape.key_tokens.value(), kAttentionTileRows);
+  const double skipped = shape.causal ? static_cast<double>(query_tiles - 1) / 2 : 0;
+  const double tiles = static_cast<double>(shape.sequences) *
+                       static_cast<double>(shape.query_heads) * static_cast<double>(query_tiles);
+  const double visited = tiles * (static_cast<double>(longest) - skipped);
+  const double waited =
+      static_cast<double>(streaming_multiprocessors) * static_cast<double>(longest);
+  const double overhead = tiles * static_cast<double>(costs->tile_overhead.value()) /
+                          static_cast<double>(kAttentionTileRows);
+  const auto block_work = static_cast<double>(2 * kAttentionTileRows * kAttentionTileRows *
+                                              (row->head_dim + row->head_dim));
+  const double times = pass == AttentionPass::forward ? 1 : kAttentionBackwardWork;
+  const Seconds busy =
+      Flops(times * block_work * (std::max(visited, waited) + overhead)) / costs->rate;
+  const bool long_kernel = kernel.start + busy > kernel.sustained_after;
+  return kernel.start + (long_kernel ? 1 / row->sustained : 1.0) * busy;
+}
+
+}  // namespace trireme::cost

@@ -1,0 +1,104 @@
+#include "sim/cost/collectives.h"
+
+#include <array>
+
+namespace trireme::cost {
+
+namespace {
+
+using MaybeSeconds = std::optional<Seconds>;
+
+CollectiveBytes ring_exchange_of_all(Elements payload,
+                                     ElementType type,
+                                     Group group,
+                                     std::int64_t position) {
+  return ring_exchange_bytes(chunk_elements(payload, group.ranks, 0), type, group, position);
+}
+
+Bytes least_of_gather(Bytes payload, Group group) {
+  return Bytes(payload.value() / group.ranks * (group.ranks - 1));
+}
+
+/// Switches may add the values: then a rank still sends all of its own.
+Bytes least_of_all_reduce(Bytes payload, Group group) {
+  return group.ranks == 1 ? Bytes(0) : payload;
+}
+
+Bytes least_of_all_to_all(Bytes payload, Group group) {
+  return Bytes(payload.value() / (group.ranks * group.ranks) * (group.ranks - 1));
+}
+
+MaybeSeconds time_of_all_gather(
+    Bytes payload, ElementType, Group group, BytesPerSecond nic_rate, const MachineCosts& machine) {
+  return all_gather_time(payload, group, nic_rate, machine);
+}
+
+MaybeSeconds time_of_reduce_scatter(
+    Bytes payload, ElementType, Group group, BytesPerSecond nic_rate, const MachineCosts& machine) {
+  return reduce_scatter_time(payload, group, nic_rate, machine);
+}
+
+MaybeSeconds time_of_all_reduce(Bytes payload,
+                                ElementType type,
+                                Group group,
+                                BytesPerSecond nic_rate,
+                                const MachineCosts& machine) {
+  return all_reduce_time(payload, type, group, nic_rate, machine);
+}
+
+MaybeSeconds time_of_all_to_all(
+    Bytes payload, ElementType, Group group, BytesPerSecond nic_rate, const MachineCosts& machine) {
+  const Bytes held(ceil_div(payload.value(), group.ranks));
+  return all_to_all_time(held, group, nic_rate, machine);
+}
+
+MaybeSeconds time_of_ring_exchange(
+    Bytes payload, ElementType, Group group, BytesPerSecond nic_rate, const MachineCosts& machine) {
+  const Bytes block(ceil_div(payload.value(), group.ranks));
+  const MaybeSeconds hop = ring_hop_time(block, group, nic_rate, machine);
+  if (!hop) {
+    return std::nullopt;
+  }
+  return static_cast<double>(group.ranks - 1) * *hop;
+}
+
+constexpr std::array<CollectiveInfo, 5> kCollectives = {{
+    {"all_to_all",
+     "each rank sends a chunk of its own to every other",
+     "jacobs2023-ulysses",
+     all_to_all_bytes,
+     least_of_all_to_all,
+     time_of_all_to_all},
+    {"all_gather",
+     "every rank ends with the chunks of all",
+     "thakur2005",
+     all_gather_bytes,
+     least_of_gather,
+     time_of_all_gather},
+    {"reduce_scatter",
+     "each rank ends with the sum of one chunk",
+     "thakur2005",
+     reduce_scatter_bytes,
+     least_of_gather,
+     time_of_reduce_scatter},
+    {"all_reduce",
+     "every rank ends with the sum of the whole",
+     "thakur2005",
+     all_reduce_bytes,
+     least_of_all_reduce,
+     time_of_all_reduce},
+    {"send_recv",
+     "each rank's block travels once around the ring",
+     "liu2023-ring-attention",
+     ring_exchange_of_all,
+     least_of_gather,
+     time_of_ring_exchange},
+}};
+
+}  // namespace
+
+std::span<const CollectiveInfo> collective_table() {
+  return kCollectives;
+}
+
+}  // namespace trireme::cost
