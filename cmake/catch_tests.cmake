@@ -38,3 +38,10 @@ function(trireme_tests kind)
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${include_file}")
   set(TRIREME_TEST_PROGRAMS ${TRIREME_TEST_PROGRAMS} ${target} PARENT_SCOPE)
 endfunction()
+
+# trireme_script_test(NAME): the self-test of scripts/NAME.py.
+function(trireme_script_test name)
+  add_test(NAME "script: ${name}"
+    COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/scripts/${name}.py" --self-test)
+  set_tests_properties("script: ${name}" PROPERTIES LABELS unit)
+endfunction()

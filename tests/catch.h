@@ -13,11 +13,15 @@ using Catch::Approx;
 
 namespace Catch {
 
-inline std::uint32_t getSeed() { return rngSeed(); }
+inline std::uint32_t getSeed() {
+  return rngSeed();
+}
 
 namespace Matchers {
 
-inline auto ContainsSubstring(const std::string& text) { return Contains(text); }
+inline auto ContainsSubstring(const std::string& text) {
+  return Contains(text);
+}
 
 }  // namespace Matchers
 }  // namespace Catch
