@@ -1,0 +1,133 @@
+#include "sim/config/node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/core/printable.h"
+
+namespace trireme::config {
+
+SourceText::SourceText(std::string file, std::string text)
+    : file_(std::move(file)), text_(std::move(text)), line_starts_{0} {
+  for (std::size_t at = text_.find('\n'); at != std::string::npos; at = text_.find('\n', at + 1)) {
+    line_starts_.push_back(at + 1);
+  }
+}
+
+int SourceText::line_at(std::size_t offset) const {
+  const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+  return static_cast<int>(after - line_starts_.begin());
+}
+
+std::size_t SourceText::line_start(int line) const {
+  return line_starts_.at(static_cast<std::size_t>(line - 1));
+}
+
+std::size_t SourceText::line_end(int line) const {
+  const auto next = static_cast<std::size_t>(line);
+  std::size_t end = next < line_starts_.size() ? line_starts_[next] - 1 : text_.size();
+  if (end > line_start(line) && text_[end - 1] == '\r') {
+    --end;
+  }
+  return end;
+}
+
+SourceLocation Position::location() const {
+  if (source == nullptr) {
+    return {};
+  }
+  SourceLocation where{.file = source->file(), .line = line, .column = column};
+  if (line == 0) {
+    return where;
+  }
+  // Of a long line only the neighbourhood is copied: a file may be one line of a megabyte.
+  constexpr std::size_t kBytesAround = 400;
+  const std::string_view text = source->text();
+  const std::size_t start = source->line_start(line);
+  const std::size_t end = source->line_end(line);
+  std::size_t from = offset > start + kBytesAround ? offset - kBytesAround : start;
+  const auto inside_character = [&](std::size_t at) {
+    return at < end && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+  };
+  while (inside_character(from)) {
+    ++from;
+  }
+  std::size_t to = std::min(end, offset + kBytesAround);
+  while (inside_character(to)) {
+    ++to;
+  }
+  if (from > start) {
+    const auto before = static_cast<int>(utf8_count(text.substr(from, offset - from)));
+    where.source_line_skip = column - 1 - before;
+  }
+  where.source_line = text.substr(from, to > from ? to - from : 0);
+  return where;
+}
+
+const Node* Node::find(std::string_view key) const {
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == key; });
+  return found == entries.end() ? nullptr : &found->value;
+}
+
+Node* Node::find(std::string_view key) {
+  return const_cast<Node*>(std::as_const(*this).find(key));  // NOLINT: *this is not const
+}
+
+Node& Node::set(std::string_view key, const Position& key_position, Node value) {
+  for (Entry& entry : entries) {
+    if (entry.key == key) {
+      entry.key_position = key_position;
+      entry.value = std::move(value);
+      return entry.value;
+    }
+  }
+  entries.push_back(Entry{std::string(key), key_position, std::move(value)});
+  return entries.back().value;
+}
+
+Node make_text(std::string text, const Position& position) {
+  Node node;
+  node.kind = NodeKind::text;
+  node.position = position;
+  node.text = std::move(text);
+  return node;
+}
+
+Node make_map(const Position& position) {
+  Node node;
+  node.kind = NodeKind::map;
+  node.position = position;
+  return node;
+}
+
+Node merged(Node base, const Node& overrides) {
+  if (!base.is_map() || !overrides.is_map()) {
+    return overrides;
+  }
+  for (const Entry& entry : overrides.entries) {
+    if (Node* const old = base.find(entry.key)) {
+      Node laid_over = merged(std::move(*old), entry.value);
+      base.set(entry.key, entry.key_position, std::move(laid_over));
+    } else {
+      base.set(entry.key, entry.key_position, entry.value);
+    }
+  }
+  return base;
+}
+
+std::string_view description(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::empty:
+      return "nothing";
+    case NodeKind::text:
+      return "text";
+    case NodeKind::list:
+      return "a list";
+    case NodeKind::map:
+      return "a map";
+  }
+  return "";
+}
+
+}  // namespace trireme::config
