@@ -1,0 +1,301 @@
+#include "sim/engine/analytic.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "sim/cost/attention.h"
+#include "sim/cost/collectives.h"
+#include "sim/cost/gemm.h"
+#include "sim/cost/pointwise.h"
+#include "sim/engine/collective_payload.h"
+#include "sim/engine/placement.h"
+#include "sim/engine/work.h"
+
+namespace trireme::engine {
+
+using program::Access;
+using program::Family;
+using program::Function;
+using program::Op;
+using program::OpId;
+using program::Program;
+using program::Segment;
+
+namespace {
+
+cost::PointwiseClass pointwise_class(Function function) {
+  switch (function) {
+    case Function::norm_forward:
+      return cost::PointwiseClass::norm_forward;
+    case Function::norm_backward:
+      return cost::PointwiseClass::norm_backward;
+    case Function::copy:
+    case Function::zero:
+      return cost::PointwiseClass::copy;
+    case Function::adam:
+      return cost::PointwiseClass::adam;
+    case Function::logits_max:
+    case Function::softmax_statistics:
+    case Function::shard_statistics:
+    case Function::cross_entropy:
+    case Function::cross_entropy_backward:
+    case Function::cross_entropy_in_place:
+    case Function::parallel_cross_entropy:
+    case Function::parallel_cross_entropy_backward:
+      return cost::PointwiseClass::cross_entropy;
+    default:
+      return cost::PointwiseClass::pointwise;
+  }
+}
+
+Seconds gemm_op_time(const Program& program, const Op& op, const Machine& machine) {
+  const GemmExtents extents = gemm_extents(program, op, Extents::local);
+  const auto operands = program.operands(op);
+  const program::Operand& output = operands.back();
+  const bool accumulates_fp32 = output.access == Access::update &&
+                                program.tensor(output.ref.tensor).type == ElementType::fp32;
+  return cost::gemm_time(extents.m,
+                         extents.n,
+                         extents.k,
+                         program.tensor(operands[0].ref.tensor).type,
+                         accumulates_fp32,
+                         machine.costs.gemm);
+}
+
+std::optional<Seconds> attention_op_time(const Program& program,
+                                         const Op& op,
+                                         const Machine& machine) {
+  const std::optional<cost::AttentionKernelCosts>* kernel = &machine.costs.attention.flash2;
+  switch (op.attention) {
+    case program::AttentionImplementation::flash2:
+      break;
+    case program::AttentionImplementation::flash3:
+      kernel = &machine.costs.attention.flash3;
+      break;
+    case program::AttentionImplementation::cudnn:
+      kernel = &machine.costs.attention.cudnn;
+      break;
+  }
+  if (!*kernel) {
+    return std::nullopt;
+  }
+  const auto pass = op.function == Function::attention_forward ? cost::AttentionPass::forward
+                                                               : cost::AttentionPass::backward;
+  return cost::attention_time(attention_shape(program, op, Extents::local),
+                              pass,
+                              **kernel,
+                              machine.costs.streaming_multiprocessors);
+}
+
+std::optional<Seconds> collective_op_time(const Program& program,
+                                          const Op& op,
+                                          const Machine& machine) {
+  const cost::Group group = place(program.mesh(), op.group, machine.gpus_per_node);
+  const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
+  Bytes payload;
+  for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+    payload += bytes_of(collective_payload(program, op, pair),
+                        program.tensor(program.operands(op)[pair].ref.tensor).type);
+  }
+  switch (op.collective) {
+    case CollectiveKind::all_gather:
+      return cost::all_gather_time(payload, group, machine.nic_rate, machine.costs);
+    case CollectiveKind::reduce_scatter:
+      return cost::reduce_scatter_time(payload, group, machine.nic_rate, machine.costs);
+    case CollectiveKind::all_reduce:
+      return cost::all_reduce_time(payload, type, group, machine.nic_rate, machine.costs);
+    case CollectiveKind::all_to_all:
+      return cost::all_to_all_time(
+          Bytes(ceil_div(payload.value(), group.ranks)), group, machine.nic_rate, machine.costs);
+    case CollectiveKind::send_recv:
+      return cost::ring_hop_time(payload, group, machine.nic_rate, machine.costs);
+  }
+  return std::nullopt;
+}
+
+/// The streams' clocks inside one segment.
+class SegmentClock {
+ public:
+  explicit SegmentClock(const Program& program)
+      : program_(program), ready_(program.tensors().size()) {}
+
+  void start() {
+    stream_.fill(Seconds(0));
+    compute_busy_ = Seconds(0);
+    std::fill(ready_.begin(), ready_.end(), Seconds(0));
+  }
+
+  void run(const Op& op, Seconds duration) {
+    Seconds begin = stream_[op.stream];
+    if (op.blocking) {
+      begin = std::max(begin, stream_[program::kComputeStream]);
+    }
+    const auto operands = program_.operands(op);
+    for (const program::Operand& operand : operands) {
+      begin = std::max(begin, ready_[root(operand)]);
+    }
+    const Seconds end = begin + duration;
+    stream_[op.stream] = end;
+    if (op.blocking) {
+      stream_[program::kComputeStream] = end;
+    }
+    if (op.stream == program::kComputeStream) {
+      compute_busy_ += duration;
+    }
+    for (const program::Operand& operand : operands) {
+      if (operand.access != Access::read) {
+        ready_[root(operand)] = end;
+      }
+    }
+  }
+
+  [[nodiscard]] Seconds length() const { return *std::max_element(stream_.begin(), stream_.end()); }
+
+  /// Time in which the compute stream stands still.
+  [[nodiscard]] Seconds exposed() const { return length() - compute_busy_; }
+
+ private:
+  [[nodiscard]] program::TensorId root(const program::Operand& operand) const {
+    return program_.tensor(operand.ref.tensor).root;
+  }
+
+  const Program& program_;
+  std::array<Seconds, program::kStreams + 1> stream_{};
+  Seconds compute_busy_;
+  std::vector<Seconds> ready_;
+};
+
+void book(ledger::TimeLedger& ledger, const Op& op, Seconds total) {
+  ledger.busy_by_component[ledger::index(op.component)] += total;
+  switch (program::info(op.function).family) {
+    case Family::gemm:
+      ledger.gemm += total;
+      return;
+    case Family::attention:
+      ledger.attention += total;
+      return;
+    case Family::pointwise:
+    case Family::optimizer:
+      ledger.memory_bound += total;
+      return;
+    case Family::host_copy:
+      ledger.host_copy += total;
+      return;
+    case Family::collective:
+      ledger.busy_by_collective[ledger::index(op.collective)] += total;
+      return;
+    case Family::bookkeeping:
+      return;
+  }
+}
+
+Flops executed_flops(const Program& program, const Op& op) {
+  switch (program::info(op.function).family) {
+    case Family::gemm: {
+      const GemmExtents extents = gemm_extents(program, op, Extents::local);
+      return cost::gemm_flops(extents.m, extents.n, extents.k);
+    }
+    case Family::attention: {
+      const cost::AttentionShape shape = attention_shape(program, op, Extents::local);
+      return op.function == Function::attention_forward
+                 ? cost::attention_forward_flops(shape)
+                 : cost::attention_backward_kernel_flops(shape);
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::optional<Seconds> op_time(const Program& program, const Op& op, const Machine& machine) {
+  switch (program::info(op.function).family) {
+    case Family::gemm:
+      return gemm_op_time(program, op, machine);
+    case Family::attention:
+      return attention_op_time(program, op, machine);
+    case Family::pointwise:
+    case Family::optimizer:
+      return cost::pointwise_time(moved_bytes(program, op),
+                                  pointwise_class(op.function),
+                                  machine.costs.kernel_launch,
+                                  machine.costs.pointwise);
+    case Family::collective:
+      return collective_op_time(program, op, machine);
+    case Family::host_copy:  // token ids: a data loader copies them ahead of the step
+    case Family::bookkeeping:
+      return Seconds(0);
+  }
+  return std::nullopt;
+}
+
+std::optional<ledger::TimeLedger> read_time(const Program& program, const Machine& machine) {
+  ledger::TimeLedger ledger;
+  SegmentClock clock(program);
+  bool known = true;
+  program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
+    const Segment& segment = program.segments()[node.segment];
+    const auto times = static_cast<double>(count);
+    clock.start();
+    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+      const Op& op = program.op(id);
+      const std::optional<Seconds> duration = op_time(program, op, machine);
+      known = known && duration.has_value();
+      clock.run(op, duration.value_or(Seconds(0)));
+      book(ledger, op, times * duration.value_or(Seconds(0)));
+    }
+    ledger.step += times * clock.length();
+    ledger.exposed_communication += times * clock.exposed();
+  });
+  if (!known) {
+    return std::nullopt;
+  }
+  return ledger;
+}
+
+std::string unknown_kernel(const Program& program, const Machine& machine) {
+  for (const Op& op : program.ops()) {
+    if (!op_time(program, op, machine)) {
+      if (program::info(op.function).family != Family::attention) {
+        return fmt::format("the profile does not know the seconds of '{}'", op.label);
+      }
+      const cost::AttentionShape shape = attention_shape(program, op, Extents::local);
+      return fmt::format("the profile does not know {} of kernel {} at head dimension {}",
+                         program::info(op.function).name,
+                         program::name(op.attention),
+                         shape.head_dim);
+    }
+  }
+  return {};
+}
+
+std::vector<ledger::TimeEntry> time_entries(const Program& program, const Machine& machine) {
+  std::vector<ledger::TimeEntry> entries;
+  program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
+    const Segment& segment = program.segments()[node.segment];
+    const auto times = static_cast<double>(count);
+    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+      const Op& op = program.op(id);
+      if (program::info(op.function).family == Family::bookkeeping) {
+        continue;
+      }
+      const Seconds each = op_time(program, op, machine).value_or(Seconds(0));
+      ledger::TimeEntry entry;
+      entry.phase = op.phase;
+      entry.component = op.component;
+      entry.operation = op.label;
+      entry.function = op.function == Function::collective ? name(op.collective)
+                                                           : program::info(op.function).name;
+      entry.count = count;
+      entry.each = each;
+      entry.total = times * each;
+      entry.flops = times * executed_flops(program, op);
+      entries.push_back(entry);
+    }
+  });
+  return entries;
+}
+
+}  // namespace trireme::engine

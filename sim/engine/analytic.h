@@ -1,0 +1,47 @@
+// The analytic reader: closed-form seconds of a step, without a clock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/cost/machine_costs.h"
+#include "sim/ledger/ledger.h"
+#include "sim/program/program.h"
+
+namespace trireme::engine {
+
+/// The hardware that a program is timed on.
+struct Machine {
+  cost::MachineCosts costs;
+  BytesPerSecond nic_rate;  // of one GPU, one direction, line rate
+  std::int64_t gpus_per_node = 1;
+};
+
+/// Device seconds of one operation; empty when the machine's profile does not know its kernel.
+[[nodiscard]] std::optional<Seconds> op_time(const program::Program& program,
+                                             const program::Op& op,
+                                             const Machine& machine);
+
+/// Seconds of a step: inside a segment each stream advances and waits for the tensors it needs,
+/// streams join at its end, repeats multiply. Empty when a kernel's seconds are unknown.
+///
+/// EQ analytic-step-time: T = sum over segments N max over streams t
+///   t  clock of a stream at the segment's end: an operation starts when its stream is free and
+///      its inputs are there; a blocking one also stops the compute stream     [seconds]
+///   N  executions of the segment in a step                                    [1]
+/// Source: derived, docs/decisions/0001-step-program.md
+/// Valid:  no contention between streams, no jitter; bounds the event engine from above
+/// Tests:  tests/unit/engine/analytic_test.cpp
+[[nodiscard]] std::optional<ledger::TimeLedger> read_time(const program::Program& program,
+                                                          const Machine& machine);
+
+/// Why `read_time` is empty: the first operation whose kernel the profile does not know.
+[[nodiscard]] std::string unknown_kernel(const program::Program& program, const Machine& machine);
+
+/// The entries behind `read_time`, one per operation, in program order.
+[[nodiscard]] std::vector<ledger::TimeEntry> time_entries(const program::Program& program,
+                                                          const Machine& machine);
+
+}  // namespace trireme::engine

@@ -1,0 +1,57 @@
+#include "sim/engine/collective_payload.h"
+
+namespace trireme::engine {
+
+using program::Op;
+using program::Program;
+
+namespace {
+
+const program::Tensor& from(const Program& program, const Op& op, std::size_t pair) {
+  return program.tensor(program.operands(op)[pair].ref.tensor);
+}
+
+const program::Tensor& to(const Program& program, const Op& op, std::size_t pair) {
+  return program.tensor(program.operands(op)[op.operands / 2U + pair].ref.tensor);
+}
+
+}  // namespace
+
+Elements collective_payload(const Program& program, const Op& op, std::size_t pair) {
+  const std::int64_t ranks = program.mesh().group_size(op.group);
+  switch (op.collective) {
+    case CollectiveKind::all_gather:
+    case CollectiveKind::all_to_all:
+      return ranks * from(program, op, pair).local_elements;
+    case CollectiveKind::reduce_scatter:
+      return ranks * to(program, op, pair).local_elements;
+    case CollectiveKind::all_reduce:
+    case CollectiveKind::send_recv:
+      return from(program, op, pair).local_elements;
+  }
+  return {};
+}
+
+cost::CollectiveBytes collective_bytes(const Program& program,
+                                       const Op& op,
+                                       std::size_t pair,
+                                       cost::Group group,
+                                       std::int64_t position) {
+  const Elements payload = collective_payload(program, op, pair);
+  const ElementType type = from(program, op, pair).type;
+  switch (op.collective) {
+    case CollectiveKind::all_gather:
+      return cost::all_gather_bytes(payload, type, group, position);
+    case CollectiveKind::reduce_scatter:
+      return cost::reduce_scatter_bytes(payload, type, group, position);
+    case CollectiveKind::all_reduce:
+      return cost::all_reduce_bytes(payload, type, group, position);
+    case CollectiveKind::all_to_all:
+      return cost::all_to_all_bytes(payload, type, group, position);
+    case CollectiveKind::send_recv:
+      return cost::ring_exchange_bytes(payload, type, group, position);
+  }
+  return {};
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,25 @@
+// The payload of a collective operation, and the bytes that one rank sends and receives for it.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/cost/collective_bytes.h"
+#include "sim/engine/placement.h"
+#include "sim/program/program.h"
+
+namespace trireme::engine {
+
+/// The payload of one tensor of a collective as the formulas of cost/ count it: gathered or reduced
+/// as a whole, exchanged over all ranks. Padding that a shard carries travels with it.
+[[nodiscard]] Elements collective_payload(const program::Program& program,
+                                          const program::Op& op,
+                                          std::size_t pair);
+
+/// Bytes of one tensor of a collective for the rank at `position` of its group.
+[[nodiscard]] cost::CollectiveBytes collective_bytes(const program::Program& program,
+                                                     const program::Op& op,
+                                                     std::size_t pair,
+                                                     cost::Group group,
+                                                     std::int64_t position);
+
+}  // namespace trireme::engine

@@ -1,0 +1,59 @@
+// The sizes reader: exact bytes sent, exact peak memory, exact operation counts. No seconds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/ledger/ledger.h"
+#include "sim/program/program.h"
+
+namespace trireme::engine {
+
+/// Bytes that `rank` sends and receives in a step, on nodes of `gpus_per_node` ranks.
+[[nodiscard]] ledger::ByteLedger read_bytes(const program::Program& program,
+                                            std::int64_t gpus_per_node,
+                                            std::int64_t rank = 0);
+
+/// The rank that sends most: ranks differ only where a payload does not divide by its group.
+/// Ties go to the lowest number.
+[[nodiscard]] std::int64_t largest_sender(const program::Program& program,
+                                          std::int64_t gpus_per_node);
+
+/// The entries behind `read_bytes`, one per collective and tensor, in program order.
+[[nodiscard]] std::vector<ledger::ByteEntry> byte_entries(const program::Program& program,
+                                                          std::int64_t gpus_per_node,
+                                                          std::int64_t rank = 0);
+
+/// When memory is fullest: the first such instant in program order.
+struct MemoryPeak {
+  Bytes allocated;
+  program::OpId op = 0;
+  Bytes resident;  // allocated at the beginning and at the end of the step
+};
+
+/// Peak of one rank's tensors over a steady step. An operation's births come before it and its
+/// deaths after it, as allocators see them.
+///
+/// EQ memory-composition: (n1, p1) . (n2, p2) = (n1 + n2, max(p1, n1 + p2)); a repeat of N has net
+///   N n and peak p + max(0, (N - 1) n)
+///   n  net change of a part                                    [bytes]
+///   p  its peak above the level it starts at                   [bytes]
+///   N  iterations                                              [1]
+/// Source: derived, docs/decisions/0001-step-program.md
+/// Valid:  frees in the order of issue, as a caching allocator sees one stream
+/// Tests:  tests/property/memory_oracle_test.cpp
+[[nodiscard]] MemoryPeak read_peak(const program::Program& program);
+
+/// Net change of memory over the step beyond what is resident; zero for a well-formed program.
+[[nodiscard]] Bytes read_net_memory(const program::Program& program);
+
+/// What is alive at the peak, by item: a second walk, only when asked.
+[[nodiscard]] ledger::MemoryLedger read_memory(const program::Program& program);
+
+/// The tensors behind `read_memory`, largest first; equal sizes in order of declaration.
+[[nodiscard]] std::vector<ledger::MemoryEntry> memory_entries(const program::Program& program);
+
+/// Operation counts of one step: `executed` by one rank, `model` over all ranks.
+[[nodiscard]] ledger::FlopLedger read_flops(const program::Program& program);
+
+}  // namespace trireme::engine

@@ -1,0 +1,300 @@
+#include "sim/program/builder.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "sim/program/layout_rules.h"
+#include "sim/program/lifetimes.h"
+
+namespace trireme::program {
+
+namespace {
+
+// Room for a transformer step without reallocation; larger programs grow.
+constexpr std::size_t kExpectedTensors = 224;
+constexpr std::size_t kExpectedOps = 224;
+constexpr std::size_t kExpectedOperands = 1024;
+constexpr std::size_t kExpectedNodes = 32;
+
+}  // namespace
+
+Builder::Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents) {
+  program_.mesh_ = mesh;
+  program_.extents_ = extents;
+  program_.tensors_.reserve(kExpectedTensors);
+  program_.ops_.reserve(kExpectedOps);
+  program_.operands_.reserve(kExpectedOperands);
+  program_.segments_.reserve(kExpectedNodes);
+  program_.nodes_.reserve(kExpectedNodes);
+}
+
+TensorId Builder::add(Tensor tensor) {
+  const Mesh& mesh = program_.mesh_;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (mesh.size(axis) == 1) {
+      tensor.layout = tensor.layout.with(axis_bit(axis), Placement::replicate());
+    }
+  }
+  const std::size_t id = program_.tensors_.size();
+  if (id >= kNoTensor) {
+    throw BuildError("program: too many tensors");
+  }
+  if (tensor.root == kNoTensor) {
+    tensor.root = static_cast<TensorId>(id);
+  }
+  try {
+    tensor.local_elements = local_elements(mesh, tensor);
+  } catch (const std::logic_error&) {
+    throw BuildError(fmt::format("tensor '{}': {} does not divide and states no padding",
+                                 tensor.name,
+                                 shape_in_symbols(mesh, tensor)));
+  }
+  program_.tensors_.push_back(tensor);
+  return static_cast<TensorId>(id);
+}
+
+TensorId Builder::declare(const TensorSpec& spec) {
+  Tensor tensor;
+  tensor.name = spec.name;
+  tensor.role = spec.role;
+  tensor.component = spec.component;
+  tensor.type = spec.type;
+  tensor.resident = spec.resident;
+  tensor.varies = spec.varies;
+  tensor.pad_multiple = spec.pad_multiple;
+  tensor.shape = spec.shape;
+  tensor.layout = spec.layout;
+  return add(tensor);
+}
+
+TensorId Builder::declare_view(TensorId base,
+                               std::string_view name,
+                               const Shape& shape,
+                               IndexMask more) {
+  Tensor view = tensor(base);
+  view.name = name;
+  view.base = base;
+  view.storage = Storage::view;
+  view.shape = shape;
+  view.varies = static_cast<IndexMask>(view.varies | more);
+  return add(view);
+}
+
+TensorId Builder::declare_shard_of(TensorId base, std::string_view name, AxisMask group) {
+  Tensor shard = tensor(base);
+  const AxisMask taken =
+      static_cast<AxisMask>(group & (shard.layout.partial_axes() | shard.layout.sharded_axes()));
+  if (taken != 0) {
+    throw BuildError(
+        fmt::format("tensor '{}': '{}' is not whole on every rank of the group", name, shard.name));
+  }
+  shard.name = name;
+  shard.base = base;
+  shard.storage = Storage::view;
+  shard.layout = shard.layout.with(group, Placement::shard(Placement::kFlat));
+  if (shard.pad_multiple == 0) {
+    shard.pad_multiple = 1;
+  }
+  return add(shard);
+}
+
+TensorId Builder::declare_in_place(TensorId base, std::string_view name, const Layout& layout) {
+  Tensor successor = tensor(base);
+  successor.name = name;
+  successor.base = base;
+  successor.storage = Storage::in_place;
+  successor.layout = layout;
+  return add(successor);
+}
+
+void Builder::begin_segment(std::string_view label) {
+  Node node;
+  node.kind = Node::Kind::run;
+  node.segment = static_cast<std::uint16_t>(program_.segments_.size());
+  node.end = static_cast<std::uint32_t>(program_.nodes_.size() + 1);
+  program_.nodes_.push_back(node);
+  program_.segments_.push_back({label, static_cast<OpId>(program_.ops_.size()), 0});
+}
+
+void Builder::open_repeat(Index index, std::int64_t first, std::int64_t step, std::int64_t count) {
+  if (depth_ == open_repeats_.size()) {
+    throw BuildError("program: repeats nested too deep");
+  }
+  for (std::size_t i = 0; i < depth_; ++i) {
+    if (program_.nodes_[open_repeats_[i]].index == index) {
+      throw BuildError(fmt::format("repeat: '{}' is already bound by an enclosing repeat",
+                                   kIndexNames[static_cast<std::size_t>(index)]));
+    }
+  }
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() / 2;
+  if (step == 0 || count > kMost || first < -kMost || first > kMost || step < -kMost ||
+      step > kMost) {
+    throw BuildError("repeat: a step of zero, or an index beyond 2^30");
+  }
+  Node node;
+  node.kind = Node::Kind::repeat;
+  node.index = index;
+  node.first = static_cast<std::int32_t>(first);
+  node.step = static_cast<std::int32_t>(step);
+  node.count = static_cast<std::int32_t>(count);
+  open_repeats_[depth_++] = static_cast<std::uint32_t>(program_.nodes_.size());
+  program_.nodes_.push_back(node);
+}
+
+void Builder::close_repeat() {
+  program_.nodes_[open_repeats_[--depth_]].end = static_cast<std::uint32_t>(program_.nodes_.size());
+}
+
+Op& Builder::emit(Function function,
+                  std::string_view label,
+                  std::initializer_list<Operand> operands) {
+  return emit(function, label, std::span(operands.begin(), operands.size()));
+}
+
+Op& Builder::emit(Function function, std::string_view label, std::span<const Operand> operands) {
+  const bool inside_segment =
+      !program_.nodes_.empty() && program_.nodes_.back().kind == Node::Kind::run &&
+      (depth_ == 0 || open_repeats_[depth_ - 1] < program_.nodes_.size() - 1) &&
+      program_.nodes_.back().end == program_.nodes_.size();
+  if (!inside_segment) {
+    throw BuildError(fmt::format("operation '{}': no segment has begun", label));
+  }
+  Op op;
+  op.label = label;
+  op.function = function;
+  op.phase = phase_;
+  op.component = component_;
+  op.first_operand = static_cast<std::uint32_t>(program_.operands_.size());
+  op.operands = static_cast<std::uint16_t>(operands.size());
+  program_.operands_.insert(program_.operands_.end(), operands.begin(), operands.end());
+  program_.ops_.push_back(op);
+  ++program_.segments_.back().ops;
+  if (function != Function::collective) {
+    check_operands(program_.mesh_, program_.tensors_, op, operands);
+  }
+  return program_.ops_.back();
+}
+
+Op& Builder::emit_collective(CollectiveKind kind,
+                             std::string_view label,
+                             AxisMask group,
+                             std::span<const Operand> from,
+                             std::span<const Operand> to) {
+  if (from.size() != to.size() || from.empty()) {
+    throw BuildError(fmt::format("operation '{}': needs one output per input", label));
+  }
+  std::array<Operand, 64> joined{};
+  if (from.size() + to.size() > joined.size()) {
+    throw BuildError(fmt::format("operation '{}': too many operands", label));
+  }
+  std::copy(from.begin(), from.end(), joined.begin());
+  std::copy(to.begin(), to.end(), joined.begin() + static_cast<std::ptrdiff_t>(from.size()));
+  const std::span<const Operand> operands(joined.data(), from.size() + to.size());
+  Op& op = emit(Function::collective, label, operands);
+  op.collective = kind;
+  op.group = group;
+  op.stream = communicator_stream(group);
+  const Layout in = tensor(from[0].ref.tensor).layout;
+  const Layout out = tensor(to[0].ref.tensor).layout;
+  for (int axis = 0; axis < mesh().axes(); ++axis) {
+    if ((group & axis_bit(axis)) == 0 || mesh().size(axis) == 1) {
+      continue;
+    }
+    op.concat_dim = in[axis].sharded() ? static_cast<std::int8_t>(in[axis].dim()) : op.concat_dim;
+    op.split_dim = out[axis].sharded() ? static_cast<std::int8_t>(out[axis].dim()) : op.split_dim;
+    if (in[axis].partial()) {
+      op.reduction = in[axis] == Placement::partial_max() ? Reduction::max : Reduction::sum;
+    }
+  }
+  check_operands(program_.mesh_, program_.tensors_, op, operands);
+  return op;
+}
+
+TensorId Builder::declare_result(Ref like, std::string_view name, const Layout& layout) {
+  Tensor result = tensor(like.tensor);
+  result.name = name;
+  result.storage = Storage::own;
+  result.root = kNoTensor;
+  result.base = kNoTensor;
+  result.resident = false;
+  result.layout = layout;
+  return add(result);
+}
+
+namespace {
+
+/// A result is the same instance as the input it was made from.
+Ref same_instance(TensorId result, Ref input) {
+  Ref ref = input;
+  ref.tensor = result;
+  return ref;
+}
+
+}  // namespace
+
+Ref Builder::all_gather(Ref from, AxisMask group, std::string_view result) {
+  if (mesh().group_size(group) == 1) {
+    return from;
+  }
+  const Layout whole = tensor(from.tensor).layout.with(group, Placement::replicate());
+  const Ref to = same_instance(declare_result(from, result, whole), from);
+  const std::array in{read(from)};
+  const std::array out{write(to)};
+  emit_collective(CollectiveKind::all_gather, result, group, in, out);
+  return to;
+}
+
+Ref Builder::reduce_scatter(Ref from, AxisMask group, int dim, std::string_view result) {
+  if (mesh().group_size(group) == 1) {
+    return from;
+  }
+  const Layout shard = tensor(from.tensor).layout.with(group, Placement::shard(dim));
+  const Ref to = same_instance(declare_result(from, result, shard), from);
+  const std::array in{read(from)};
+  const std::array out{write(to)};
+  emit_collective(CollectiveKind::reduce_scatter, result, group, in, out);
+  return to;
+}
+
+Ref Builder::all_reduce_in_place(Ref from, AxisMask group, std::string_view result) {
+  if (mesh().group_size(group) == 1) {
+    return from;
+  }
+  const Layout whole = tensor(from.tensor).layout.with(group, Placement::replicate());
+  const Ref to = same_instance(declare_in_place(from.tensor, result, whole), from);
+  const std::array in{read(from)};
+  const std::array out{write(to)};
+  emit_collective(CollectiveKind::all_reduce, result, group, in, out);
+  return to;
+}
+
+Ref Builder::all_to_all(Ref from, AxisMask group, int split_dim, std::string_view result) {
+  if (mesh().group_size(group) == 1) {
+    return from;
+  }
+  const Layout exchanged = tensor(from.tensor).layout.with(group, Placement::shard(split_dim));
+  const Ref to = same_instance(declare_result(from, result, exchanged), from);
+  const std::array in{read(from)};
+  const std::array out{write(to)};
+  emit_collective(CollectiveKind::all_to_all, result, group, in, out);
+  return to;
+}
+
+void Builder::keep(std::initializer_list<Ref> held, std::string_view source) {
+  std::array<Operand, 16> operands{};
+  ensure(held.size() <= operands.size(), "keep: too many tensors at once");
+  std::size_t count = 0;
+  for (const Ref& ref : held) {
+    operands[count++] = {ref, Access::hold};
+  }
+  emit(Function::keep, "keep", std::span<const Operand>(operands.data(), count)).source = source;
+}
+
+Program Builder::close() && {
+  ensure(depth_ == 0, "program: a repeat is still open");
+  derive_lifetimes(program_);
+  return std::move(program_);
+}
+
+}  // namespace trireme::program

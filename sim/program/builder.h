@@ -1,0 +1,159 @@
+// Builds step programs, and refuses what does not fit together.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+#include "sim/program/program.h"
+
+namespace trireme::program {
+
+/// A program that contradicts itself: the lowering that emitted it is wrong. The message names the
+/// operation and the tensor.
+class BuildError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+struct TensorSpec {
+  std::string_view name;
+  Role role = Role::activation;
+  Component component = Component::attention;
+  ElementType type = ElementType::bf16;
+  IndexMask varies = kPerStep;
+  Shape shape;
+  Layout layout;
+  bool resident = false;
+  std::int16_t pad_multiple = 0;
+};
+
+/// Emits operations in the order in which a rank issues them. Groups of one rank cost nothing:
+/// their placements read as replicated, and a collective over them returns its input.
+class Builder {
+ public:
+  /// `extents`: the number of micro batches, layers and chunks of the step.
+  Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents);
+
+  [[nodiscard]] const Mesh& mesh() const { return program_.mesh_; }
+
+  [[nodiscard]] const Tensor& tensor(TensorId id) const { return program_.tensors_[id]; }
+
+  /// Declares a tensor; its memory is allocated where it is first written.
+  TensorId declare(const TensorSpec& spec);
+
+  /// Declares another shape or part of `base`, which may vary over further indices (a slice).
+  TensorId declare_view(TensorId base,
+                        std::string_view name,
+                        const Shape& shape,
+                        IndexMask more = 0);
+
+  /// Declares the part of `base`, which is replicated over `group`, that each rank of the group
+  /// owns when the flattened elements are sharded: a slice in place, without communication.
+  TensorId declare_shard_of(TensorId base, std::string_view name, AxisMask group);
+
+  /// Declares what `base` becomes when an operation overwrites it under another layout or meaning.
+  TensorId declare_in_place(TensorId base, std::string_view name, const Layout& layout);
+
+  /// What later operations are booked under.
+  void set_phase(Phase phase) { phase_ = phase; }
+
+  void set_component(Component component) { component_ = component; }
+
+  [[nodiscard]] Phase phase() const { return phase_; }
+
+  [[nodiscard]] Component component() const { return component_; }
+
+  /// Starts a new straight run of operations.
+  void begin_segment(std::string_view label);
+
+  /// Repeats what `body` emits for index = first, first + step, ...; nothing for a count of zero.
+  template <class Body>
+  void repeat(Index index, std::int64_t first, std::int64_t step, std::int64_t count, Body body) {
+    if (count > 0) {
+      open_repeat(index, first, step, count);
+      body();
+      close_repeat();
+    }
+  }
+
+  /// As `repeat`, with the first `front` and the last `back` iterations emitted on their own:
+  /// `body(position)` learns whether it is emitted for the front, the middle or the back, and
+  /// may differ there.
+  enum class Position : std::uint8_t { front, middle, back };
+
+  template <class Body>
+  void repeat_peeled(Index index,
+                     std::int64_t first,
+                     std::int64_t step,
+                     std::int64_t count,
+                     std::int64_t front,
+                     std::int64_t back,
+                     Body body) {
+    front = std::min(front, count);
+    back = std::min(back, count - front);
+    for (std::int64_t i = 0; i < front; ++i) {
+      repeat(index, first + i * step, step, 1, [&] { body(Position::front); });
+    }
+    const std::int64_t middle = count - front - back;
+    repeat(index, first + front * step, step, middle, [&] { body(Position::middle); });
+    for (std::int64_t i = front + middle; i < count; ++i) {
+      repeat(index, first + i * step, step, 1, [&] { body(Position::back); });
+    }
+  }
+
+  /// Emits one operation: operands as op_table() lists them. Returns it for attributes to be set.
+  Op& emit(Function function, std::string_view label, std::initializer_list<Operand> operands);
+  Op& emit(Function function, std::string_view label, std::span<const Operand> operands);
+
+  /// Emits a collective that carries `from[i]` into `to[i]`, coalesced into one call.
+  Op& emit_collective(CollectiveKind kind,
+                      std::string_view label,
+                      AxisMask group,
+                      std::span<const Operand> from,
+                      std::span<const Operand> to);
+
+  /// Collectives over one tensor, whose result they declare: same element type, indices and
+  /// component. Over a group of one rank nothing is emitted and the input itself is returned.
+  Ref all_gather(Ref from, AxisMask group, std::string_view result);
+  Ref reduce_scatter(Ref from, AxisMask group, int dim, std::string_view result);
+  Ref all_reduce_in_place(Ref from, AxisMask group, std::string_view result);
+  /// Splits `split_dim`, which is whole, and joins the dimension that is sharded over the group.
+  Ref all_to_all(Ref from, AxisMask group, int split_dim, std::string_view result);
+
+  /// Keeps `held` alive up to here, as a framework does; `source` says which and where.
+  void keep(std::initializer_list<Ref> held, std::string_view source);
+
+  /// Derives lifetimes and hands the program over. Throws BuildError where it contradicts itself.
+  [[nodiscard]] Program close() &&;
+
+ private:
+  void open_repeat(Index index, std::int64_t first, std::int64_t step, std::int64_t count);
+  void close_repeat();
+  TensorId add(Tensor tensor);
+  /// Declares a tensor like `like` under another layout, as a collective's result.
+  TensorId declare_result(Ref like, std::string_view name, const Layout& layout);
+
+  Program program_;
+  std::array<std::uint32_t, 8> open_repeats_{};
+  std::size_t depth_ = 0;
+  Phase phase_ = Phase::forward;
+  Component component_ = Component::attention;
+};
+
+constexpr Operand read(Ref ref) {
+  return {ref, Access::read};
+}
+
+constexpr Operand write(Ref ref) {
+  return {ref, Access::write};
+}
+
+constexpr Operand update(Ref ref) {
+  return {ref, Access::update};
+}
+
+}  // namespace trireme::program

@@ -1,0 +1,477 @@
+#include "sim/program/layout_rules.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "sim/program/builder.h"
+
+namespace trireme::program {
+
+namespace {
+
+constexpr Placement kReplicate = Placement::replicate();
+constexpr Placement kPartial = Placement::partial_sum();
+constexpr Placement kFeatureShard = Placement::shard(kFeatureDim);
+constexpr Placement kRowShard = Placement::shard(0);     // of a weight [out, in]: outputs
+constexpr Placement kColumnShard = Placement::shard(1);  // inputs
+
+constexpr bool shards_tokens(Placement placement) {
+  return placement.sharded() && placement.dim() < kTokenDims;
+}
+
+std::string describe(Placement placement) {
+  if (placement.replicated()) {
+    return "replicated";
+  }
+  if (placement.partial()) {
+    return placement == Placement::partial_max() ? "a partial maximum" : "a partial sum";
+  }
+  return placement.dim() == Placement::kFlat ? "sharded by elements"
+                                             : fmt::format("sharded along {}", placement.dim());
+}
+
+/// The operands of one operation, seen along one mesh axis.
+class AlongAxis {
+ public:
+  AlongAxis(const Mesh& mesh,
+            std::span<const Tensor> tensors,
+            const Op& op,
+            std::span<const Operand> operands,
+            int axis)
+      : mesh_(mesh), tensors_(tensors), op_(op), operands_(operands), axis_(axis) {}
+
+  [[nodiscard]] std::size_t count() const { return operands_.size(); }
+
+  [[nodiscard]] const Tensor& tensor(std::size_t i) const {
+    return tensors_[operands_[i].ref.tensor];
+  }
+
+  [[nodiscard]] Placement operator[](std::size_t i) const { return tensor(i).layout[axis_]; }
+
+  [[nodiscard]] Access access(std::size_t i) const { return operands_[i].access; }
+
+  [[nodiscard]] const Op& op() const { return op_; }
+
+  [[nodiscard]] bool in_group() const { return (op_.group & axis_bit(axis_)) != 0; }
+
+  [[noreturn]] void refuse(std::size_t operand, const std::string& why) const {
+    throw BuildError(fmt::format("operation '{}' ({}): tensor '{}' is {} over '{}': {}",
+                                 op_.label,
+                                 info(op_.function).name,
+                                 tensor(operand).name,
+                                 describe((*this)[operand]),
+                                 mesh_.axis(axis_).name,
+                                 why));
+  }
+
+  void expect(std::size_t operand, Placement wanted) const {
+    if ((*this)[operand] != wanted) {
+      refuse(operand, "it should be " + describe(wanted));
+    }
+  }
+
+ private:
+  const Mesh& mesh_;
+  std::span<const Tensor> tensors_;
+  const Op& op_;
+  std::span<const Operand> operands_;
+  int axis_;
+};
+
+/// y = x · weightᵀ for a weight [out, in]; `out` and `in` are its sharded dimensions.
+std::optional<Placement> product(Placement x, Placement weight, Placement out, Placement in) {
+  if (weight == kReplicate && (x == kReplicate || x == kPartial || shards_tokens(x))) {
+    return x;
+  }
+  if (weight == out && x == kReplicate) {
+    return kFeatureShard;
+  }
+  if (weight == in && x == kFeatureShard) {
+    return kPartial;
+  }
+  return std::nullopt;
+}
+
+void check_gemm(const AlongAxis& axis, Placement out, Placement in) {
+  const auto result = product(axis[0], axis[1], out, in);
+  if (!result) {
+    axis.refuse(
+        0,
+        fmt::format(
+            "it does not fit weight '{}', which is {}", axis.tensor(1).name, describe(axis[1])));
+  }
+  const std::size_t y = axis.count() - 1;
+  axis.expect(y, *result);
+  if (y == 3) {  // a bias is added once: to whole results, sharded as the outputs are
+    if (*result == kPartial) {
+      axis.refuse(y, "a bias cannot be added before the sum");
+    }
+    axis.expect(2, *result == kFeatureShard ? kRowShard : kReplicate);
+  }
+}
+
+/// dweight = dyᵀ · x: tokens are summed, so token shards leave a partial sum.
+void check_weight_gradient(const AlongAxis& axis) {
+  const Placement dy = axis[0];
+  const Placement x = axis[1];
+  Placement expected = kReplicate;
+  if (shards_tokens(dy) && dy == x) {
+    expected = kPartial;
+  } else if ((dy == kPartial && x == kReplicate) || (dy == kReplicate && x == kPartial)) {
+    expected = kPartial;
+  } else if (dy == kFeatureShard && x == kReplicate) {
+    expected = kRowShard;
+  } else if (dy == kReplicate && x == kFeatureShard) {
+    expected = kColumnShard;
+  } else if (dy != kReplicate || x != kReplicate) {
+    axis.refuse(
+        0,
+        fmt::format("it does not fit '{}', which is {}", axis.tensor(1).name, describe(axis[1])));
+  }
+  axis.expect(2, expected);
+}
+
+/// Queries may be sharded by batch, sequence or head; keys and values only by batch and head,
+/// since a query needs those of every token.
+void check_attention_inputs(const AlongAxis& axis) {
+  const Placement q = axis[0];
+  for (const std::size_t i : {1U, 2U}) {
+    if (q == Placement::shard(kSequenceDim)) {
+      axis.expect(i, kReplicate);
+    } else {
+      axis.expect(i, q);
+    }
+  }
+  if (q.partial()) {
+    axis.refuse(0, "softmax needs whole values");
+  }
+}
+
+void check_attention_forward(const AlongAxis& axis) {
+  check_attention_inputs(axis);
+  axis.expect(3, axis[0]);
+  axis.expect(4, axis[0]);
+}
+
+void check_attention_backward(const AlongAxis& axis) {
+  check_attention_inputs(axis);
+  for (const std::size_t i : {3U, 4U, 5U, 6U}) {
+    axis.expect(i, axis[0]);
+  }
+  const bool own_queries_only = axis[0] == Placement::shard(kSequenceDim);
+  axis.expect(7, own_queries_only ? kPartial : axis[1]);
+  axis.expect(8, own_queries_only ? kPartial : axis[2]);
+}
+
+void check_whole_features(const AlongAxis& axis, std::size_t operand) {
+  if (axis[operand] != kReplicate && !shards_tokens(axis[operand])) {
+    axis.refuse(operand, "a norm needs whole rows of whole values");
+  }
+}
+
+void check_norm_forward(const AlongAxis& axis) {
+  check_whole_features(axis, 0);
+  const std::size_t y = axis.count() - 1;
+  for (std::size_t i = 1; i < y; ++i) {
+    axis.expect(i, kReplicate);
+  }
+  axis.expect(y, axis[0]);
+}
+
+void check_norm_backward(const AlongAxis& axis) {
+  check_whole_features(axis, 1);
+  axis.expect(0, axis[1]);
+  axis.expect(2, kReplicate);
+  axis.expect(3, axis[1]);
+  for (std::size_t i = 4; i < axis.count(); ++i) {
+    axis.expect(i, axis[1] == kReplicate ? kReplicate : kPartial);
+  }
+}
+
+void check_alike(const AlongAxis& axis, bool linear) {
+  for (std::size_t i = 0; i < axis.count(); ++i) {
+    if (!linear && axis[i].partial()) {
+      axis.refuse(i, "the function is not linear and needs whole values: a reduction is missing");
+    }
+    axis.expect(i, axis[0]);
+  }
+}
+
+void check_bias_add(const AlongAxis& axis) {
+  const bool updates = axis.access(0) == Access::update;
+  const std::size_t bias = axis.count() > 2 && (updates || axis.count() > 3) ? 2 : axis.count();
+  for (std::size_t i = 0; i < axis.count(); ++i) {
+    if (axis[i].partial()) {
+      axis.refuse(i, "a sum of whole and partial values is neither: a reduction is missing");
+    }
+    if (i == bias) {
+      axis.expect(i, axis[0] == kFeatureShard ? kRowShard : kReplicate);
+    } else {
+      axis.expect(i, axis[0]);
+    }
+  }
+}
+
+void check_bias_gradient(const AlongAxis& axis) {
+  const Placement dy = axis[0];
+  if (shards_tokens(dy) || dy == kPartial) {
+    axis.expect(1, kPartial);
+  } else {
+    axis.expect(1, dy == kFeatureShard ? kRowShard : kReplicate);
+  }
+}
+
+void check_embedding_forward(const AlongAxis& axis) {
+  const Placement ids = axis[0];
+  const Placement table = axis[1];
+  const std::size_t x = axis.count() - 1;
+  if (ids == kReplicate && table == kRowShard) {
+    axis.expect(x, kPartial);
+  } else if ((ids == kReplicate || shards_tokens(ids)) && table == kReplicate) {
+    axis.expect(x, ids);
+  } else {
+    axis.refuse(
+        0,
+        fmt::format(
+            "it does not fit table '{}', which is {}", axis.tensor(1).name, describe(table)));
+  }
+}
+
+void check_embedding_backward(const AlongAxis& axis) {
+  const Placement ids = axis[0];
+  const Placement dx = axis[1];
+  for (std::size_t i = 2; i < axis.count(); ++i) {
+    if (shards_tokens(dx) && dx == ids) {
+      axis.expect(i, kPartial);
+    } else if (ids == kReplicate && dx == kReplicate) {
+      if (axis[i] != kRowShard) {  // each shard of the table takes the rows it owns
+        axis.expect(i, kReplicate);
+      }
+    } else {
+      axis.refuse(1, "it does not fit the ids");
+    }
+  }
+}
+
+/// Per-token values are placed as the tokens are; what is summed over the vocabulary or over the
+/// tokens is partial where those are sharded.
+void check_loss(const AlongAxis& axis) {
+  std::size_t wide = axis.count();  // the operand with a vocabulary (or feature) dimension
+  for (std::size_t i = 0; i < axis.count(); ++i) {
+    if (axis.tensor(i).shape.rank() > kTokenDims) {
+      wide = i;
+      break;
+    }
+  }
+  const Placement tokens = wide < axis.count() ? axis[wide] : axis[0];
+  for (std::size_t i = 0; i < axis.count(); ++i) {
+    const bool produced = axis.access(i) != Access::read;
+    const int rank = axis.tensor(i).shape.rank();
+    if (rank == 1) {  // the loss itself: a sum over tokens
+      axis.expect(i, shards_tokens(tokens) ? kPartial : kReplicate);
+    } else if (rank == kTokenDims && tokens == kFeatureShard) {
+      if (!produced) {
+        axis.expect(i, kReplicate);
+      } else if (!axis[i].partial()) {
+        axis.refuse(i, "a value over one shard of the vocabulary is partial");
+      }
+    } else if (rank > kTokenDims && axis[i] == kReplicate && tokens == kFeatureShard) {
+      continue;  // statistics of every shard, gathered
+    } else {
+      axis.expect(i, tokens);
+    }
+    if (!produced && axis[i].partial()) {
+      axis.refuse(i, "the loss needs whole values: a reduction is missing");
+    }
+  }
+}
+
+void check_square_sum(const AlongAxis& axis) {
+  const std::size_t norm = axis.count() - 1;
+  for (std::size_t i = 0; i < norm; ++i) {
+    if (axis[i].partial()) {
+      axis.refuse(i, "a norm needs whole gradients: a reduction is missing");
+    }
+    if (axis[i].sharded() && axis[norm] != kPartial) {
+      axis.refuse(norm,
+                  fmt::format("gradient '{}' is sharded, so the sum of squares is partial",
+                              axis.tensor(i).name));
+    }
+  }
+}
+
+/// Operands: the norm (when clipping), then gradient, master, moments, parameter of each parameter.
+void check_adam(const AlongAxis& axis) {
+  constexpr std::size_t kPerParameter = 4;
+  const std::size_t first = axis.count() % kPerParameter;
+  if (first == 1) {
+    axis.expect(0, kReplicate);
+  }
+  for (std::size_t i = first; i < axis.count(); ++i) {
+    const std::size_t gradient = i - (i - first) % kPerParameter;
+    if (axis[i].partial()) {
+      axis.refuse(i, "the optimizer needs whole gradients: a reduction is missing");
+    }
+    axis.expect(i, axis[gradient]);
+  }
+}
+
+void check_collective(const AlongAxis& axis) {
+  const Op& op = axis.op();
+  const std::size_t pairs = axis.count() / 2;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const std::size_t to = pairs + i;
+    if (!axis.in_group()) {
+      axis.expect(to, axis[i]);
+      continue;
+    }
+    switch (op.collective) {
+      case CollectiveKind::all_gather:
+        axis.expect(i, Placement::shard(op.concat_dim));
+        axis.expect(to, kReplicate);
+        break;
+      case CollectiveKind::reduce_scatter:
+        axis.expect(i, kPartial);
+        axis.expect(to, Placement::shard(op.split_dim));
+        break;
+      case CollectiveKind::all_reduce:
+        axis.expect(i, op.reduction == Reduction::max ? Placement::partial_max() : kPartial);
+        axis.expect(to, kReplicate);
+        break;
+      case CollectiveKind::all_to_all:
+        axis.expect(i, Placement::shard(op.concat_dim));
+        axis.expect(to, Placement::shard(op.split_dim));
+        break;
+      case CollectiveKind::send_recv:
+        axis.expect(to, axis[i]);
+        break;
+    }
+  }
+}
+
+void check_axis(const AlongAxis& axis, LayoutRule rule) {
+  switch (rule) {
+    case LayoutRule::gemm_forward:
+      return check_gemm(axis, kRowShard, kColumnShard);
+    case LayoutRule::gemm_input_gradient:
+      return check_gemm(axis, kColumnShard, kRowShard);
+    case LayoutRule::gemm_weight_gradient:
+      return check_weight_gradient(axis);
+    case LayoutRule::attention_forward:
+      return check_attention_forward(axis);
+    case LayoutRule::attention_backward:
+      return check_attention_backward(axis);
+    case LayoutRule::norm_forward:
+      return check_norm_forward(axis);
+    case LayoutRule::norm_backward:
+      return check_norm_backward(axis);
+    case LayoutRule::same:
+      return check_alike(axis, false);
+    case LayoutRule::linear:
+      return check_alike(axis, true);
+    case LayoutRule::bias_add:
+      return check_bias_add(axis);
+    case LayoutRule::bias_gradient:
+      return check_bias_gradient(axis);
+    case LayoutRule::embedding_forward:
+      return check_embedding_forward(axis);
+    case LayoutRule::embedding_backward:
+      return check_embedding_backward(axis);
+    case LayoutRule::loss:
+      return check_loss(axis);
+    case LayoutRule::square_sum:
+      return check_square_sum(axis);
+    case LayoutRule::adam:
+      return check_adam(axis);
+    case LayoutRule::collective:
+      return check_collective(axis);
+    case LayoutRule::any:
+      return;
+  }
+}
+
+[[noreturn]] void refuse_shape(const Op& op, const Tensor& tensor, std::string_view why) {
+  throw BuildError(fmt::format(
+      "operation '{}' ({}): tensor '{}': {}", op.label, info(op.function).name, tensor.name, why));
+}
+
+std::int64_t product_of(const Shape& shape, int first, int last) {
+  std::int64_t count = 1;
+  for (int dim = first; dim < last; ++dim) {
+    count *= shape[dim].size;
+  }
+  return count;
+}
+
+std::int64_t token_count(const Shape& shape) {
+  return product_of(shape, 0, kTokenDims);
+}
+
+std::int64_t feature_count(const Shape& shape) {
+  return product_of(shape, kFeatureDim, shape.rank());
+}
+
+/// `from` is [tokens, ...], `weight` is [out, in], `to` is [tokens, ...].
+void check_gemm_shapes(
+    const Op& op, const Tensor& from, const Tensor& weight, const Tensor& to, int from_dim) {
+  if (weight.shape.rank() != 2) {
+    refuse_shape(op, weight, "a weight has two dimensions");
+  }
+  if (feature_count(from.shape) != weight.shape[from_dim].size) {
+    refuse_shape(op, from, "its features do not match the weight");
+  }
+  if (feature_count(to.shape) != weight.shape[1 - from_dim].size) {
+    refuse_shape(op, to, "its features do not match the weight");
+  }
+  if (token_count(from.shape) != token_count(to.shape)) {
+    refuse_shape(op, to, "its tokens do not match the input");
+  }
+}
+
+void check_shapes(std::span<const Tensor> tensors,
+                  const Op& op,
+                  std::span<const Operand> operands) {
+  const auto tensor = [&](std::size_t i) -> const Tensor& {
+    return tensors[operands[i].ref.tensor];
+  };
+  switch (info(op.function).rule) {
+    case LayoutRule::gemm_forward:
+      return check_gemm_shapes(op, tensor(0), tensor(1), tensor(operands.size() - 1), 1);
+    case LayoutRule::gemm_input_gradient:
+      return check_gemm_shapes(op, tensor(0), tensor(1), tensor(2), 0);
+    case LayoutRule::gemm_weight_gradient:
+      check_gemm_shapes(op, tensor(1), tensor(2), tensor(0), 1);
+      return;
+    case LayoutRule::collective:
+      for (std::size_t i = 0; i < operands.size() / 2; ++i) {
+        const Tensor& from = tensor(i);
+        const Tensor& to = tensor(operands.size() / 2 + i);
+        if (from.shape.elements() != to.shape.elements() || from.type != to.type) {
+          refuse_shape(op, to, "a collective changes neither logical shape nor element type");
+        }
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+void check_operands(const Mesh& mesh,
+                    std::span<const Tensor> tensors,
+                    const Op& op,
+                    std::span<const Operand> operands) {
+  check_shapes(tensors, op, operands);
+  const LayoutRule rule = info(op.function).rule;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (mesh.size(axis) > 1) {
+      check_axis(AlongAxis(mesh, tensors, op, operands, axis), rule);
+    }
+  }
+}
+
+}  // namespace trireme::program

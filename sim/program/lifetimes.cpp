@@ -1,0 +1,540 @@
+#include "sim/program/lifetimes.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/program/builder.h"
+
+namespace trireme::program {
+
+namespace {
+
+constexpr std::size_t kMaxDepth = 8;
+
+/// The values lo, lo + stride, ..., hi of an index.
+struct Range {
+  std::int32_t lo = 0;
+  std::int32_t hi = 0;
+  std::int32_t stride = 1;
+
+  [[nodiscard]] bool contains(const Range& other) const {
+    return lo <= other.lo && other.hi <= hi && (other.lo - lo) % stride == 0 &&
+           (other.lo == other.hi || other.stride % stride == 0);
+  }
+
+  [[nodiscard]] bool disjoint(const Range& other) const {
+    return hi < other.lo || other.hi < lo ||
+           (stride == other.stride && (other.lo - lo) % stride != 0);
+  }
+};
+
+/// Instances of a tensor: one range per index; indices it does not vary over stay at zero.
+struct Instances {
+  std::array<Range, kIndexCount> range{};
+
+  [[nodiscard]] bool contains(const Instances& other) const {
+    for (std::size_t i = 0; i < kIndexCount; ++i) {
+      if (!range[i].contains(other.range[i])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool disjoint(const Instances& other) const {
+    for (std::size_t i = 0; i < kIndexCount; ++i) {
+      if (range[i].disjoint(other.range[i])) {
+        return true;
+      }
+    }
+    return false;
+  }
+};
+
+/// Takes `cut` out of `whole`, appending what is left to `rest`. Unit strides.
+void subtract(Instances whole, const Instances& cut, std::vector<Instances>& rest) {
+  if (whole.disjoint(cut)) {
+    rest.push_back(whole);
+    return;
+  }
+  for (std::size_t i = 0; i < kIndexCount; ++i) {
+    Instances piece = whole;
+    if (whole.range[i].lo < cut.range[i].lo) {
+      piece.range[i].hi = cut.range[i].lo - 1;
+      rest.push_back(piece);
+      whole.range[i].lo = cut.range[i].lo;
+    }
+    piece = whole;
+    if (whole.range[i].hi > cut.range[i].hi) {
+      piece.range[i].lo = cut.range[i].hi + 1;
+      rest.push_back(piece);
+      whole.range[i].hi = cut.range[i].hi;
+    }
+  }
+}
+
+enum class Overlap { none, some, all };
+
+/// The repeats around one run of operations, outermost first.
+struct Context {
+  std::array<std::uint16_t, kMaxDepth> repeats{};
+  std::uint8_t depth = 0;
+  IndexMask bound = 0;
+  IndexMask looping = 0;  // bound by a repeat of more than one iteration
+};
+
+/// One reference to a tensor's memory, with the instances it reaches over the whole step.
+struct Use {
+  Operand operand;
+  OpId op = 0;
+  Instances instances;
+  // The repeats that bind the tensor's indices, outermost first, up to the first that does not.
+  std::array<std::uint16_t, kMaxDepth> path{};
+  std::uint8_t depth = 0;
+  /// The repeat at whose end the use is over, for a tensor that does not vary over its index.
+  std::int32_t ends_with_repeat = -1;
+  std::int64_t instances_per_end = 1;
+  std::uint32_t position = 0;  // program order of the operation, or of the repeat's end
+};
+
+class LifetimeDeriver {
+ public:
+  LifetimeDeriver(std::array<std::int64_t, kIndexCount> extents,
+                  std::vector<Tensor>& tensors,
+                  std::vector<Op>& ops,
+                  const std::vector<Operand>& operands,
+                  const std::vector<Segment>& segments,
+                  std::vector<Node>& nodes)
+      : extents_(extents),
+        tensors_(tensors),
+        ops_(ops),
+        operands_(operands),
+        segments_(segments),
+        nodes_(nodes) {}
+
+  void run() {
+    find_contexts();
+    sort_uses_by_memory();
+    births_.reserve(tensors_.size());
+    deaths_.reserve(tensors_.size());
+    for (TensorId root = 0; root < tensors_.size(); ++root) {
+      if (tensors_[root].root == root) {
+        derive(root);
+      }
+    }
+  }
+
+  /// (operation, tensor) pairs, in no particular order.
+  struct Event {
+    OpId op;
+    TensorId tensor;
+  };
+
+  struct RepeatEvent {
+    std::uint32_t node;
+    RepeatDeath death;
+  };
+
+  std::vector<Event> births_;
+  std::vector<Event> deaths_;
+  std::vector<RepeatEvent> repeat_deaths_;
+
+ private:
+  [[nodiscard]] std::string name_of(const Use& use) const {
+    const Tensor& tensor = tensors_[use.operand.ref.tensor];
+    std::string text(tensor.name);
+    for (std::size_t i = 0; i < kIndexCount; ++i) {
+      if ((tensor.varies & (1U << i)) != 0) {
+        const Range& range = use.instances.range[i];
+        text += range.lo == range.hi
+                    ? fmt::format("[{} {}]", kIndexNames[i], range.lo)
+                    : fmt::format("[{} {}..{}]", kIndexNames[i], range.lo, range.hi);
+      }
+    }
+    return text;
+  }
+
+  [[noreturn]] void refuse(const Use& use, const std::string& why) const {
+    throw BuildError(
+        fmt::format("operation '{}': tensor '{}': {}", ops_[use.op].label, name_of(use), why));
+  }
+
+  void find_contexts() {
+    context_of_op_.resize(ops_.size());
+    last_op_.resize(nodes_.size());
+    Context open;
+    std::array<std::uint32_t, kMaxDepth> ends{};
+    OpId next_op = 0;
+    for (std::uint32_t i = 0; i <= nodes_.size(); ++i) {
+      while (open.depth > 0 && ends[open.depth - 1U] == i) {
+        const std::uint16_t closing = open.repeats[--open.depth];
+        last_op_[closing] = next_op - 1;
+        open.bound = static_cast<IndexMask>(open.bound & ~index_bit(nodes_[closing].index));
+        open.looping = static_cast<IndexMask>(open.looping & ~index_bit(nodes_[closing].index));
+      }
+      if (i == nodes_.size()) {
+        break;
+      }
+      const Node& node = nodes_[i];
+      if (node.kind == Node::Kind::repeat) {
+        ends[open.depth] = node.end;
+        open.repeats[open.depth++] = static_cast<std::uint16_t>(i);
+        open.bound = static_cast<IndexMask>(open.bound | index_bit(node.index));
+        if (node.count > 1) {
+          open.looping = static_cast<IndexMask>(open.looping | index_bit(node.index));
+        }
+        continue;
+      }
+      const Segment& segment = segments_[node.segment];
+      std::fill_n(context_of_op_.begin() + static_cast<std::ptrdiff_t>(segment.first_op),
+                  segment.ops,
+                  static_cast<std::uint16_t>(contexts_.size()));
+      contexts_.push_back(open);
+      next_op = segment.first_op + segment.ops;
+    }
+  }
+
+  /// Groups operands by the memory they refer to, in program order.
+  void sort_uses_by_memory() {
+    first_use_.assign(tensors_.size() + 1, 0);
+    for (const Operand& operand : operands_) {
+      ++first_use_[tensors_[operand.ref.tensor].root + 1U];
+    }
+    for (std::size_t i = 1; i < first_use_.size(); ++i) {
+      first_use_[i] += first_use_[i - 1];
+    }
+    uses_.resize(operands_.size());
+    std::vector<std::uint32_t> next(first_use_.begin(), first_use_.end() - 1);
+    for (OpId op = 0; op < ops_.size(); ++op) {
+      const Op& operation = ops_[op];
+      for (std::uint32_t i = 0; i < operation.operands; ++i) {
+        const std::uint32_t operand = operation.first_operand + i;
+        uses_[next[tensors_[operands_[operand].ref.tensor].root]++] = {op, operand};
+      }
+    }
+  }
+
+  void derive(TensorId root) {
+    const std::uint32_t first = first_use_[root];
+    const std::uint32_t last = first_use_[root + 1U];
+    if (first == last) {
+      return;
+    }
+    const Tensor& tensor = tensors_[root];
+    const std::uint16_t context = context_of_op_[uses_[first].op];
+    bool simple = tensor.resident || (contexts_[context].looping & ~tensor.varies) == 0;
+    const auto& offset = operands_[uses_[first].operand].ref.offset;
+    for (std::uint32_t i = first; i < last && simple; ++i) {
+      const Operand& operand = operands_[uses_[i].operand];
+      const IndexMask bound = contexts_[context_of_op_[uses_[i].op]].bound;
+      simple = (tensor.resident
+                    ? operand.ref.offset == std::array<std::int16_t, kIndexCount>{}
+                    : context_of_op_[uses_[i].op] == context && operand.ref.offset == offset) &&
+               (tensors_[operand.ref.tensor].varies & ~bound) == 0 &&
+               tensors_[operand.ref.tensor].storage != Storage::in_place;
+    }
+    if (simple && tensor.resident) {
+      return;  // always there, and every reference stays within the loops' extents
+    }
+    if (simple && derive_within_one_run(root, first, last)) {
+      return;
+    }
+    derive_across_runs(root, first, last);
+  }
+
+  /// Every use stands in one run and reaches the same instance: the first is the birth, the last
+  /// the death. Returns false where something is wrong, for the general case to say what.
+  bool derive_within_one_run(TensorId root, std::uint32_t first, std::uint32_t last) {
+    const Operand& birth = operands_[uses_[first].operand];
+    const Operand& death = operands_[uses_[last - 1].operand];
+    if (birth.access != Access::write ||
+        (death.access == Access::write && tensors_[root].role != Role::workspace)) {
+      return false;
+    }
+    for (std::uint32_t i = first; i < last; ++i) {
+      for (std::uint32_t j = i + 1; j < last; ++j) {
+        const Operand& one = operands_[uses_[i].operand];
+        const Operand& other = operands_[uses_[j].operand];
+        if (one.access == Access::write && other.access == Access::write &&
+            one.ref.tensor == other.ref.tensor) {
+          return false;
+        }
+      }
+    }
+    record_birth(uses_[first].op, root);
+    record_death(uses_[last - 1].op, root, ops_[uses_[first].op].phase);
+    return true;
+  }
+
+  void record_birth(OpId op, TensorId root) {
+    ++ops_[op].births;
+    births_.push_back({op, root});
+  }
+
+  void record_death(OpId op, TensorId root, Phase born) {
+    ++ops_[op].deaths;
+    deaths_.push_back({op, root});
+    note_saved(op, root, born);
+  }
+
+  void note_saved(OpId last_use, TensorId root, Phase born) {
+    if (born == Phase::forward && ops_[last_use].phase > Phase::forward) {
+      tensors_[root].saved = true;
+    }
+  }
+
+  [[nodiscard]] Use make_use(std::uint32_t use_index) const {
+    Use use;
+    use.op = uses_[use_index].op;
+    use.operand = operands_[uses_[use_index].operand];
+    use.position = 2 * use.op;
+    const Tensor& memory = tensors_[tensors_[use.operand.ref.tensor].root];
+    const Context& context = contexts_[context_of_op_[use.op]];
+    const IndexMask varies = tensors_[use.operand.ref.tensor].varies;
+    if ((varies & ~context.bound) != 0) {
+      refuse(use, "no repeat around the operation binds one of its indices");
+    }
+    for (std::size_t i = 0; i < context.depth; ++i) {
+      const std::uint16_t id = context.repeats[i];
+      const Node& repeat = nodes_[id];
+      const auto index = static_cast<std::size_t>(repeat.index);
+      if ((memory.varies & index_bit(repeat.index)) != 0) {
+        const std::int32_t begin = repeat.first + use.operand.ref.offset[index];
+        const std::int32_t end = begin + repeat.step * (repeat.count - 1);
+        use.instances.range[index] = {std::min(begin, end),
+                                      std::max(begin, end),
+                                      repeat.count == 1 ? 1 : std::abs(repeat.step)};
+        if (use.ends_with_repeat < 0) {
+          use.path[use.depth++] = id;
+        } else {
+          use.instances_per_end *= repeat.count;
+        }
+      } else if (repeat.count > 1 && use.ends_with_repeat < 0 && !memory.resident) {
+        use.ends_with_repeat = id;
+        use.position = 2 * last_op_[id] + 1;
+      }
+    }
+    return use;
+  }
+
+  /// Whether `a` comes before `b` for every instance that both reach.
+  [[nodiscard]] bool earlier(const Use& a, const Use& b) const {
+    for (std::size_t i = 0; i < std::min(a.depth, b.depth) && a.path[i] == b.path[i]; ++i) {
+      const Node& repeat = nodes_[a.path[i]];
+      const auto index = static_cast<std::size_t>(repeat.index);
+      const int shift = a.operand.ref.offset[index] - b.operand.ref.offset[index];
+      if (shift != 0) {  // a larger offset meets an instance in an earlier iteration
+        return repeat.step > 0 ? shift > 0 : shift < 0;
+      }
+    }
+    return a.position < b.position;
+  }
+
+  /// How much of `use` the other uses reach as well.
+  template <class Iterator>
+  Overlap overlap(const Use& use, Iterator begin, Iterator end) const {
+    bool touched = false;
+    bool unit_strides = true;
+    for (Iterator other = begin; other != end; ++other) {
+      if (other->instances.contains(use.instances)) {
+        return Overlap::all;
+      }
+      touched = touched || !other->instances.disjoint(use.instances);
+      for (const Range& range : other->instances.range) {
+        unit_strides = unit_strides && range.stride == 1;
+      }
+    }
+    if (!touched) {
+      return Overlap::none;
+    }
+    for (const Range& range : use.instances.range) {
+      unit_strides = unit_strides && range.stride == 1;
+    }
+    if (!unit_strides) {
+      return Overlap::some;
+    }
+    std::vector<Instances> left{use.instances};
+    for (Iterator other = begin; other != end && !left.empty(); ++other) {
+      std::vector<Instances> rest;
+      for (const Instances& piece : left) {
+        subtract(piece, other->instances, rest);
+      }
+      left = std::move(rest);
+    }
+    return left.empty() ? Overlap::all : Overlap::some;
+  }
+
+  void derive_across_runs(TensorId root, std::uint32_t first, std::uint32_t last) {
+    std::vector<Use>& uses = sorted_;
+    uses.clear();
+    for (std::uint32_t i = first; i < last; ++i) {
+      uses.push_back(make_use(i));
+    }
+    std::stable_sort(
+        uses.begin(), uses.end(), [this](const Use& a, const Use& b) { return earlier(a, b); });
+    check_single_assignment(uses);
+    check_successors(uses);
+    const Tensor& memory = tensors_[root];
+    if (memory.resident) {
+      check_extents(memory, uses);
+      return;
+    }
+    Phase born = Phase::forward;
+    for (auto use = uses.begin(); use != uses.end(); ++use) {
+      const Overlap known = overlap(*use, uses.begin(), use);
+      if (known == Overlap::some) {
+        refuse(*use, "some of its instances exist before, some do not: peel the boundary");
+      }
+      if (known == Overlap::all) {
+        continue;
+      }
+      if (use->operand.access != Access::write) {
+        refuse(*use,
+               "it is used before any operation writes it: an instance or a peeled "
+               "boundary is missing");
+      }
+      if (use->ends_with_repeat >= 0) {
+        refuse(*use,
+               fmt::format("it is born inside a repeat over '{}' that it does not vary "
+                           "over: index or peel",
+                           kIndexNames[static_cast<std::size_t>(
+                               nodes_[static_cast<std::size_t>(use->ends_with_repeat)].index)]));
+      }
+      record_birth(use->op, root);
+      born = ops_[use->op].phase;
+    }
+    for (auto use = uses.begin(); use != uses.end(); ++use) {
+      const Overlap later = overlap(*use, use + 1, uses.end());
+      if (later == Overlap::some) {
+        refuse(*use, "it is the last use of some instances and not of others: peel the boundary");
+      }
+      if (later == Overlap::all) {
+        continue;
+      }
+      if (use->operand.access == Access::write && memory.role != Role::workspace) {
+        refuse(*use, "it is written and never used");
+      }
+      if (use->ends_with_repeat < 0) {
+        record_death(use->op, root, born);
+        continue;
+      }
+      const auto node = static_cast<std::uint32_t>(use->ends_with_repeat);
+      ++nodes_[node].deaths;
+      repeat_deaths_.push_back({node, {root, use->instances_per_end}});
+      note_saved(use->op, root, born);
+    }
+  }
+
+  void check_single_assignment(const std::vector<Use>& uses) const {
+    for (auto one = uses.begin(); one != uses.end(); ++one) {
+      for (auto other = one + 1; other != uses.end(); ++other) {
+        if (one->operand.access == Access::write && other->operand.access == Access::write &&
+            one->operand.ref.tensor == other->operand.ref.tensor &&
+            !one->instances.disjoint(other->instances)) {
+          refuse(*other, fmt::format("it is written twice, before by '{}'", ops_[one->op].label));
+        }
+      }
+    }
+  }
+
+  /// A tensor that takes over another's memory must be written before it is used, and the other
+  /// must not be used afterwards.
+  void check_successors(const std::vector<Use>& uses) const {
+    for (auto use = uses.begin(); use != uses.end(); ++use) {
+      const TensorId id = use->operand.ref.tensor;
+      bool written = tensors_[id].storage != Storage::in_place;
+      for (auto before = uses.begin(); before != use; ++before) {
+        const TensorId other = before->operand.ref.tensor;
+        const bool writes = before->operand.access == Access::write && before->op != use->op &&
+                            !before->instances.disjoint(use->instances);
+        written = written || (writes && other == id);
+        if (writes && tensors_[other].storage == Storage::in_place && tensors_[other].base == id) {
+          refuse(*use, fmt::format("'{}' has taken over its memory", tensors_[other].name));
+        }
+      }
+      if (!written && use->operand.access != Access::write) {
+        refuse(*use, "it is used before any operation writes it");
+      }
+    }
+  }
+
+  void check_extents(const Tensor& memory, const std::vector<Use>& uses) const {
+    for (const Use& use : uses) {
+      for (std::size_t i = 0; i < kIndexCount; ++i) {
+        if ((memory.varies & (1U << i)) != 0 &&
+            (use.instances.range[i].lo < 0 || use.instances.range[i].hi >= extents_[i])) {
+          refuse(use, fmt::format("there are {} instances", extents_[i]));
+        }
+      }
+    }
+  }
+
+  struct UseIndex {
+    OpId op;
+    std::uint32_t operand;
+  };
+
+  std::array<std::int64_t, kIndexCount> extents_;
+  std::vector<Tensor>& tensors_;
+  std::vector<Op>& ops_;
+  const std::vector<Operand>& operands_;
+  const std::vector<Segment>& segments_;
+  std::vector<Node>& nodes_;
+
+  std::vector<Context> contexts_;
+  std::vector<std::uint16_t> context_of_op_;
+  std::vector<OpId> last_op_;  // of a repeat node: the last operation inside
+  std::vector<std::uint32_t> first_use_;
+  std::vector<UseIndex> uses_;
+  std::vector<Use> sorted_;
+};
+
+}  // namespace
+
+void derive_lifetimes(Program& program) {
+  LifetimeDeriver deriver(program.extents_,
+                          program.tensors_,
+                          program.ops_,
+                          program.operands_,
+                          program.segments_,
+                          program.nodes_);
+  deriver.run();
+
+  // Counting sort of the events into one flat array per kind.
+  std::uint32_t births = 0;
+  std::uint32_t deaths = 0;
+  for (Op& op : program.ops_) {
+    op.first_birth = births;
+    op.first_death = deaths;
+    births += op.births;
+    deaths += op.deaths;
+    op.births = 0;
+    op.deaths = 0;
+  }
+  program.births_.resize(births);
+  program.deaths_.resize(deaths);
+  for (const auto& event : deriver.births_) {
+    Op& op = program.ops_[event.op];
+    program.births_[op.first_birth + op.births++] = event.tensor;
+  }
+  for (const auto& event : deriver.deaths_) {
+    Op& op = program.ops_[event.op];
+    program.deaths_[op.first_death + op.deaths++] = event.tensor;
+  }
+  std::uint32_t repeat_deaths = 0;
+  for (Node& node : program.nodes_) {
+    node.first_death = repeat_deaths;
+    repeat_deaths += node.deaths;
+    node.deaths = 0;
+  }
+  program.repeat_deaths_.resize(repeat_deaths);
+  for (const auto& event : deriver.repeat_deaths_) {
+    Node& node = program.nodes_[event.node];
+    program.repeat_deaths_[node.first_death + node.deaths++] = event.death;
+  }
+}
+
+}  // namespace trireme::program

@@ -1,0 +1,178 @@
+// Operations of a step program, with their numeric meaning.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "sim/core/vocabulary.h"
+#include "sim/program/mesh.h"
+#include "sim/program/tensor.h"
+
+namespace trireme::program {
+
+using OpId = std::uint32_t;
+
+/// What an operation computes. Its operands, in order, stand in op_table() (op.cpp).
+enum class Function : std::uint8_t {
+  gemm_forward,
+  gemm_input_gradient,
+  gemm_weight_gradient,
+  attention_forward,
+  attention_backward,
+  norm_forward,
+  norm_backward,
+  gelu,
+  gelu_backward,
+  swiglu,
+  swiglu_backward,
+  rotary,
+  rotary_backward,
+  add,
+  bias_gradient,
+  cast,
+  copy,
+  zero,
+  accumulate,
+  embedding_forward,
+  embedding_backward,
+  logits_max,
+  softmax_statistics,
+  shard_statistics,
+  cross_entropy,
+  cross_entropy_backward,
+  cross_entropy_in_place,
+  parallel_cross_entropy,
+  parallel_cross_entropy_backward,
+  half_square_loss,
+  square_sum,
+  adam,
+  load_batch,
+  collective,
+  keep
+};
+
+/// How a family of operations is costed, executed and drawn.
+enum class Family : std::uint8_t {
+  gemm,
+  attention,
+  pointwise,
+  optimizer,
+  host_copy,
+  collective,
+  bookkeeping
+};
+
+/// How placements of operands must fit together; checked by the builder.
+enum class LayoutRule : std::uint8_t {
+  gemm_forward,
+  gemm_input_gradient,
+  gemm_weight_gradient,
+  attention_forward,
+  attention_backward,
+  norm_forward,
+  norm_backward,
+  same,    // all operands placed alike, none partial: the function is not linear
+  linear,  // all operands placed alike; partial values may be copied, cast and accumulated
+  bias_add,
+  bias_gradient,
+  embedding_forward,
+  embedding_backward,
+  loss,
+  square_sum,
+  adam,
+  collective,
+  any
+};
+
+struct FunctionInfo {
+  Function function;
+  std::string_view name;
+  Family family;
+  LayoutRule rule;
+  std::string_view operands;  // "reads -> writes", in order
+};
+
+[[nodiscard]] const FunctionInfo& info(Function function);
+
+enum class Reduction : std::uint8_t { none, sum, max };
+
+enum class Access : std::uint8_t {
+  read,
+  write,   // defines the instance: once, before every other use
+  update,  // changes an existing instance in place
+  hold     // keeps the instance alive: a framework holds it longer than its last use
+};
+
+/// A tensor's instance: the values of the enclosing loops plus an offset per index.
+struct Ref {
+  TensorId tensor = kNoTensor;
+  std::array<std::int16_t, kIndexCount> offset{};
+
+  constexpr Ref() = default;
+
+  constexpr Ref(TensorId id)  // NOLINT(google-explicit-constructor): a tensor is a reference
+      : tensor(id) {}
+
+  /// The instance `shift` further along `index`: layer l writes x.at(Index::layer, 1).
+  [[nodiscard]] constexpr Ref at(Index index, int shift) const {
+    Ref shifted = *this;
+    shifted.offset[static_cast<std::size_t>(index)] = static_cast<std::int16_t>(shift);
+    return shifted;
+  }
+};
+
+struct Operand {
+  Ref ref;
+  Access access = Access::read;
+};
+
+/// The compute stream, the host-copy stream, then one stream per communicator (its axis mask).
+using Stream = std::uint8_t;
+inline constexpr Stream kComputeStream = 0;
+inline constexpr Stream kHostCopyStream = 1;
+
+constexpr Stream communicator_stream(AxisMask group) {
+  return static_cast<Stream>(1U + group);
+}
+
+inline constexpr int kStreams = 1 + (1 << kMaxMeshAxes);
+
+/// Fused attention kernels: what they keep and how fast they are differs.
+enum class AttentionImplementation : std::uint8_t { flash2, flash3, cudnn };
+
+constexpr std::string_view name(AttentionImplementation kernel) {
+  constexpr std::array<std::string_view, 3> kNames = {"flash2", "flash3", "cudnn"};
+  return kNames[static_cast<std::size_t>(kernel)];
+}
+
+struct Op {
+  std::string_view label;
+  Function function = Function::keep;
+  Phase phase = Phase::forward;
+  Component component = Component::attention;
+  Stream stream = kComputeStream;
+  /// The compute stream waits for it: nothing is hidden behind it.
+  bool blocking = true;
+  // Collectives: group, kind, and the dimensions that are split and joined (Placement::kFlat too).
+  CollectiveKind collective = CollectiveKind::all_reduce;
+  AxisMask group = 0;
+  Reduction reduction = Reduction::none;
+  std::int8_t split_dim = -1;
+  std::int8_t concat_dim = -1;
+  // Attention.
+  bool causal = false;
+  AttentionImplementation attention = AttentionImplementation::flash2;
+  /// A factor of the function: 1 / (tokens of the step) of a mean loss.
+  double scale = 1;
+  std::string_view source;  // why a framework holds a tensor (keep)
+  std::uint32_t first_operand = 0;
+  std::uint16_t operands = 0;
+  // Derived when the program is closed: ranges of Program::births and Program::deaths.
+  std::uint32_t first_birth = 0;
+  std::uint32_t first_death = 0;
+  std::uint16_t births = 0;
+  std::uint16_t deaths = 0;
+};
+
+}  // namespace trireme::program

@@ -1,0 +1,120 @@
+#include "sim/program/tensor.h"
+
+#include <fmt/format.h>
+
+namespace trireme::program {
+
+namespace {
+
+/// Ranks that share one dimension (or the flattened elements), as one number.
+std::int64_t shards_of(const Mesh& mesh, const Layout& layout, int dim) {
+  std::int64_t shards = 1;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (layout[axis].sharded() && layout[axis].dim() == dim) {
+      shards *= mesh.size(axis);
+    }
+  }
+  return shards;
+}
+
+std::int64_t divided(std::int64_t whole, std::int64_t shards, std::int64_t pad_multiple) {
+  if (pad_multiple == 0) {
+    return exact_div(whole, shards);
+  }
+  return pad_to(whole, pad_multiple * shards) / shards;
+}
+
+/// Key/value groups followed by the query heads of a group: printed as one dimension of heads.
+bool heads_start_at(const Shape& shape, int dim) {
+  using namespace std::string_view_literals;
+  return dim + 1 < shape.rank() && shape[dim].symbol == "g"sv && shape[dim + 1].symbol == "a/g"sv;
+}
+
+}  // namespace
+
+std::int64_t local_extent(const Mesh& mesh, const Tensor& tensor, int dim) {
+  const std::int64_t shards = shards_of(mesh, tensor.layout, dim);
+  return shards == 1 ? tensor.shape[dim].size
+                     : divided(tensor.shape[dim].size, shards, tensor.pad_multiple);
+}
+
+Elements local_elements(const Mesh& mesh, const Tensor& tensor) {
+  std::int64_t count = 1;
+  for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
+    count *= local_extent(mesh, tensor, dim);
+  }
+  const std::int64_t flat_shards = shards_of(mesh, tensor.layout, Placement::kFlat);
+  return Elements(flat_shards == 1 ? count : divided(count, flat_shards, tensor.pad_multiple));
+}
+
+std::string shape_in_symbols(const Mesh& mesh, const Tensor& tensor) {
+  std::string text;
+  for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
+    const bool heads = heads_start_at(tensor.shape, dim);
+    const std::int64_t shards = shards_of(mesh, tensor.layout, dim);
+    text += text.empty() ? "[" : ", ";
+    text += heads ? "a" : tensor.shape[dim].symbol;
+    if (shards > 1) {
+      text += fmt::format("/{}", shards);
+    }
+    dim += heads ? 1 : 0;
+  }
+  const std::int64_t flat_shards = shards_of(mesh, tensor.layout, Placement::kFlat);
+  return text + (flat_shards > 1 ? fmt::format("]/{}", flat_shards) : "]");
+}
+
+std::string shape_in_numbers(const Mesh& mesh, const Tensor& tensor) {
+  if (shards_of(mesh, tensor.layout, Placement::kFlat) > 1) {
+    return fmt::format("[{}]", tensor.local_elements.value());
+  }
+  std::string text;
+  for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
+    std::int64_t extent = local_extent(mesh, tensor, dim);
+    if (heads_start_at(tensor.shape, dim)) {
+      extent *= local_extent(mesh, tensor, ++dim);
+    }
+    text += fmt::format("{}{}", text.empty() ? "[" : ", ", extent);
+  }
+  return text + "]";
+}
+
+MemoryItem memory_item(const Tensor& tensor) {
+  switch (tensor.role) {
+    case Role::parameter:
+      return tensor.resident ? MemoryItem::parameters : MemoryItem::gathered_parameters;
+    case Role::gradient:
+      return tensor.resident ? MemoryItem::gradients : MemoryItem::gradient_buckets;
+    case Role::optimizer_state:
+      return MemoryItem::optimizer;
+    case Role::communication_buffer:
+      return MemoryItem::communication_buffers;
+    case Role::workspace:
+      return MemoryItem::workspaces;
+    case Role::activation:
+    case Role::temporary:
+      break;
+  }
+  if (tensor.component == Component::loss) {
+    return MemoryItem::logits_and_loss;
+  }
+  return tensor.saved ? MemoryItem::saved_activations : MemoryItem::temporaries;
+}
+
+Traffic traffic(const Tensor& tensor) {
+  switch (tensor.role) {
+    case Role::parameter:
+      return Traffic::parameters;
+    case Role::gradient:
+      return Traffic::gradients;
+    case Role::optimizer_state:
+      return Traffic::optimizer;
+    case Role::activation:
+    case Role::temporary:
+    case Role::communication_buffer:
+    case Role::workspace:
+      break;
+  }
+  return Traffic::activations;
+}
+
+}  // namespace trireme::program

@@ -1,0 +1,227 @@
+// Tensors of a step program: role, logical shape, element type, and layout over the mesh.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "sim/core/vocabulary.h"
+#include "sim/program/mesh.h"
+#include "sim/units/units.h"
+
+namespace trireme::program {
+
+using TensorId = std::uint16_t;
+inline constexpr TensorId kNoTensor = 0xffff;
+
+/// The loops of a step. A tensor has one instance per value of each index that it varies over.
+enum class Index : std::uint8_t { micro_batch, layer, chunk };
+inline constexpr int kIndexCount = 3;
+inline constexpr std::array<std::string_view, kIndexCount> kIndexNames = {
+    "micro batch", "layer", "chunk"};
+
+using IndexMask = std::uint8_t;
+
+constexpr IndexMask index_bit(Index index) {
+  return static_cast<IndexMask>(1U << static_cast<unsigned>(index));
+}
+
+inline constexpr IndexMask kPerStep = 0;
+inline constexpr IndexMask kPerLayer = index_bit(Index::layer);
+inline constexpr IndexMask kPerMicroBatch = index_bit(Index::micro_batch);
+inline constexpr IndexMask kPerLayerAndMicroBatch = kPerLayer | kPerMicroBatch;
+
+enum class Role : std::uint8_t {
+  parameter,
+  gradient,
+  optimizer_state,
+  activation,
+  temporary,
+  communication_buffer,
+  workspace
+};
+
+/// Along one mesh axis a tensor is replicated, sharded along one of its dimensions (or along its
+/// flattened elements), or holds partial values that a reduction still has to combine.
+class Placement {
+ public:
+  static constexpr int kFlat = 7;
+
+  constexpr Placement() = default;
+
+  static constexpr Placement replicate() { return {}; }
+
+  static constexpr Placement shard(int dim) {
+    return Placement(static_cast<std::uint8_t>(1 + dim));
+  }
+
+  static constexpr Placement partial_sum() { return Placement(0x80); }
+
+  static constexpr Placement partial_max() { return Placement(0x81); }
+
+  [[nodiscard]] constexpr bool replicated() const { return code_ == 0; }
+
+  [[nodiscard]] constexpr bool sharded() const { return code_ != 0 && code_ < 0x80; }
+
+  [[nodiscard]] constexpr bool partial() const { return code_ >= 0x80; }
+
+  /// The sharded dimension; kFlat for the flattened elements. Only of a sharded placement.
+  [[nodiscard]] constexpr int dim() const { return code_ - 1; }
+
+  friend constexpr bool operator==(Placement, Placement) = default;
+
+ private:
+  constexpr explicit Placement(std::uint8_t code) : code_(code) {}
+
+  std::uint8_t code_ = 0;
+};
+
+/// One placement per mesh axis. Where several axes shard one dimension, the higher-numbered
+/// (outer) axis splits first and the innermost axis varies fastest.
+class Layout {
+ public:
+  constexpr Layout() = default;
+
+  [[nodiscard]] constexpr Placement operator[](int axis) const {
+    return axis_[static_cast<std::size_t>(axis)];
+  }
+
+  /// This layout with another placement along every axis of `group`.
+  [[nodiscard]] constexpr Layout with(AxisMask group, Placement placement) const {
+    Layout changed = *this;
+    for (int i = 0; i < kMaxMeshAxes; ++i) {
+      if ((group & axis_bit(i)) != 0) {
+        changed.axis_[static_cast<std::size_t>(i)] = placement;
+      }
+    }
+    return changed;
+  }
+
+  /// The axes along which `matches` holds for the placement.
+  template <class Predicate>
+  [[nodiscard]] constexpr AxisMask axes_where(Predicate matches) const {
+    AxisMask mask = 0;
+    for (int i = 0; i < kMaxMeshAxes; ++i) {
+      if (matches((*this)[i])) {
+        mask = static_cast<AxisMask>(mask | axis_bit(i));
+      }
+    }
+    return mask;
+  }
+
+  [[nodiscard]] constexpr AxisMask partial_axes() const {
+    return axes_where([](Placement p) { return p.partial(); });
+  }
+
+  [[nodiscard]] constexpr AxisMask sharded_axes() const {
+    return axes_where([](Placement p) { return p.sharded(); });
+  }
+
+  friend constexpr bool operator==(Layout, Layout) = default;
+
+ private:
+  std::array<Placement, kMaxMeshAxes> axis_{};
+};
+
+inline constexpr int kMaxDims = 5;
+
+/// One dimension: its logical size and the symbol that shape traces print for it (B, S, h, ...).
+/// Neighbours "g" (key/value groups) and "a/g" (query heads per group) print as the heads "a".
+struct Dim {
+  std::int64_t size = 1;
+  const char* symbol = "";
+};
+
+/// Activations are [batch, sequence, features...]: dimensions 0 and 1 count tokens, dimension 2 is
+/// the one that tensor parallelism shards. In memory the sequence is outermost, as Megatron keeps
+/// it, so that shards along it are contiguous and need no layout change around a collective.
+class Shape {
+ public:
+  constexpr Shape() = default;
+
+  constexpr Shape(std::initializer_list<Dim> dims) {
+    for (const Dim& dim : dims) {
+      ensure(rank_ < kMaxDims, "shape: too many dimensions");
+      dim_[static_cast<std::size_t>(rank_++)] = dim;
+    }
+  }
+
+  [[nodiscard]] constexpr int rank() const { return rank_; }
+
+  [[nodiscard]] constexpr const Dim& operator[](int dim) const {
+    return dim_[static_cast<std::size_t>(dim)];
+  }
+
+  [[nodiscard]] constexpr std::int64_t elements() const {
+    std::int64_t count = 1;
+    for (int i = 0; i < rank_; ++i) {
+      count *= (*this)[i].size;
+    }
+    return count;
+  }
+
+  [[nodiscard]] constexpr Shape with(int dim, Dim changed) const {
+    Shape shape = *this;
+    shape.dim_[static_cast<std::size_t>(dim)] = changed;
+    return shape;
+  }
+
+ private:
+  std::array<Dim, kMaxDims> dim_{};
+  int rank_ = 0;
+};
+
+inline constexpr int kTokenDims = 2;
+inline constexpr int kBatchDim = 0;
+inline constexpr int kSequenceDim = 1;
+inline constexpr int kFeatureDim = 2;
+
+/// How a tensor's memory relates to another's.
+enum class Storage : std::uint8_t {
+  own,      // its own memory
+  view,     // another name, shape or part of its base: readable as soon as the base is written
+  in_place  // takes over its base's memory when it is written
+};
+
+struct Tensor {
+  std::string_view name;
+  Role role = Role::activation;
+  Component component = Component::attention;
+  ElementType type = ElementType::bf16;
+  Storage storage = Storage::own;
+  /// Exists at the beginning and at the end of the step.
+  bool resident = false;
+  /// Derived: born in the forward pass, or its recomputation, and last used in a later phase.
+  bool saved = false;
+  IndexMask varies = kPerStep;
+  /// 0: shards must divide exactly; k: the sharded dimension is padded up to k times the shards.
+  std::int16_t pad_multiple = 0;
+  TensorId root = kNoTensor;  // the tensor that owns the memory; itself for Storage::own
+  TensorId base = kNoTensor;  // what it is a view or the successor of
+  Shape shape;
+  Layout layout;
+  /// Derived from shape and layout: one rank's elements, padding included.
+  Elements local_elements;
+
+  [[nodiscard]] Bytes local_bytes() const { return bytes_of(local_elements, type); }
+};
+
+/// One rank's extent of dimension `dim`, padding included. Flat shards have no such extent.
+[[nodiscard]] std::int64_t local_extent(const Mesh& mesh, const Tensor& tensor, int dim);
+
+/// One rank's elements under the tensor's layout. Throws std::logic_error where shards do not
+/// divide and the tensor states no padding.
+[[nodiscard]] Elements local_elements(const Mesh& mesh, const Tensor& tensor);
+
+/// "[B, S/8, a, d]" in symbols with the degrees of the shards, or in numbers for one rank.
+[[nodiscard]] std::string shape_in_symbols(const Mesh& mesh, const Tensor& tensor);
+[[nodiscard]] std::string shape_in_numbers(const Mesh& mesh, const Tensor& tensor);
+
+/// What fills memory, as reports list it; derived from role, residency, component and `saved`.
+[[nodiscard]] MemoryItem memory_item(const Tensor& tensor);
+
+/// Under which heading a collective that carries this tensor is booked.
+[[nodiscard]] Traffic traffic(const Tensor& tensor);
+
+}  // namespace trireme::program
