@@ -25,7 +25,7 @@ struct ClusterSpec {
   Located<std::int64_t> nodes;
   Located<std::int64_t> gpus_per_node;
   GpuSpec gpu;
-  std::string intra;  // nvswitch
+  std::string intra;           // nvswitch
   BytesPerSecond nic_per_gpu;  // one direction
   std::string fabric;          // rail_optimised, ...
   double oversubscription = 1;

@@ -35,7 +35,9 @@ struct ModelSpec {
   /// Rows of a learned position embedding (GPT-3); 0 without one.
   std::int64_t learned_positions = 0;
   std::optional<Elements> parameters_published;
+  Elements parameters_published_digit{1};  // weight of the last digit published; 1 when exact
   std::string parameters_source;
+  std::string source;  // of the dimensions
 };
 
 }  // namespace trireme::config

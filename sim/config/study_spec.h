@@ -17,8 +17,9 @@ namespace trireme::config {
 
 struct WorkloadSpec {
   Located<Tokens> sequence;
-  Located<std::int64_t> micro_batch;                  // sequences per micro batch and data-parallel rank
-  std::optional<Located<std::int64_t>> global_batch;  // sequences per step; absent: one micro batch each
+  Located<std::int64_t> micro_batch;  // sequences per micro batch and data-parallel rank
+  std::optional<Located<std::int64_t>>
+      global_batch;  // sequences per step; absent: one micro batch each
   bool causal = true;
 };
 

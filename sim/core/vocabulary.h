@@ -25,9 +25,16 @@ enum class Component : std::uint8_t {
   optimizer,
   clipping
 };
-inline constexpr std::array<std::string_view, 10> kComponentNames = {
-    "attention", "mlp", "norm", "embedding", "head",
-    "loss", "pipeline", "moe", "optimizer", "clipping"};
+inline constexpr std::array<std::string_view, 10> kComponentNames = {"attention",
+                                                                     "mlp",
+                                                                     "norm",
+                                                                     "embedding",
+                                                                     "head",
+                                                                     "loss",
+                                                                     "pipeline",
+                                                                     "moe",
+                                                                     "optimizer",
+                                                                     "clipping"};
 
 enum class CollectiveKind : std::uint8_t {
   all_to_all,
@@ -60,20 +67,44 @@ enum class MemoryItem : std::uint8_t {
   logits_and_loss,
   workspaces
 };
-inline constexpr std::array<std::string_view, 10> kMemoryItemNames = {
-    "parameters", "gradients", "optimizer", "gathered_parameters", "gradient_buckets",
-    "saved_activations", "temporaries", "communication_buffers", "logits_and_loss", "workspaces"};
+inline constexpr std::array<std::string_view, 10> kMemoryItemNames = {"parameters",
+                                                                      "gradients",
+                                                                      "optimizer",
+                                                                      "gathered_parameters",
+                                                                      "gradient_buckets",
+                                                                      "saved_activations",
+                                                                      "temporaries",
+                                                                      "communication_buffers",
+                                                                      "logits_and_loss",
+                                                                      "workspaces"};
 
 template <class Enum, std::size_t N>
 constexpr std::string_view name_in(const std::array<std::string_view, N>& names, Enum value) {
   return names.at(static_cast<std::size_t>(value));
 }
 
-constexpr std::string_view name(Phase value) { return name_in(kPhaseNames, value); }
-constexpr std::string_view name(Component value) { return name_in(kComponentNames, value); }
-constexpr std::string_view name(CollectiveKind value) { return name_in(kCollectiveNames, value); }
-constexpr std::string_view name(Traffic value) { return name_in(kTrafficNames, value); }
-constexpr std::string_view name(LinkClass value) { return name_in(kLinkNames, value); }
-constexpr std::string_view name(MemoryItem value) { return name_in(kMemoryItemNames, value); }
+constexpr std::string_view name(Phase value) {
+  return name_in(kPhaseNames, value);
+}
+
+constexpr std::string_view name(Component value) {
+  return name_in(kComponentNames, value);
+}
+
+constexpr std::string_view name(CollectiveKind value) {
+  return name_in(kCollectiveNames, value);
+}
+
+constexpr std::string_view name(Traffic value) {
+  return name_in(kTrafficNames, value);
+}
+
+constexpr std::string_view name(LinkClass value) {
+  return name_in(kLinkNames, value);
+}
+
+constexpr std::string_view name(MemoryItem value) {
+  return name_in(kMemoryItemNames, value);
+}
 
 }  // namespace trireme

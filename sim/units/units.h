@@ -1,7 +1,8 @@
 // Strong types for every dimension that crosses a function boundary in sim/.
 //
 // Counts are exact 64-bit integers (Bytes, Elements, Tokens); Flops is a double because a training
-// step can pass 2^63 operations. Construction is explicit, and only products with a meaning compile.
+// step can pass 2^63 operations. Construction is explicit, and only products with a meaning
+// compile.
 #pragma once
 
 #include <compare>
