@@ -64,7 +64,7 @@ CollectiveBytes on_ring(ElementType type, Group group, std::int64_t position, Se
 //   W     sent: rank r passes on every chunk but its successor's own; N (n - 1) / n when n divides
 //   N
 //                                                                             [elements]
-// Source: thakur2005, section 4.1, ring all-gather; nccl-tests, doc/PERFORMANCE.md, "AllGather"
+// Source: thakur2005, "Allgather", ring algorithm; nccl-tests, doc/PERFORMANCE.md, "AllGather"
 // Valid:  one logical ring; what a library sends by another algorithm is not counted.
 // Tests:  tests/unit/cost/collective_bytes_test.cpp, tests/property/collectives_test.cpp
 CollectiveBytes all_gather_bytes(Elements gathered,
@@ -81,7 +81,7 @@ CollectiveBytes all_gather_bytes(Elements gathered,
 //   E(i)  chunk_elements: the chunk whose sum rank i keeps                    [elements]
 //   r     position                                                            [1]
 //   W     sent: every chunk but the own; N (n - 1) / n when n divides N       [elements]
-// Source: thakur2005, section 4.2; nccl-tests, doc/PERFORMANCE.md, "ReduceScatter"
+// Source: thakur2005, "Reduce-scatter"; nccl-tests, doc/PERFORMANCE.md, "ReduceScatter"
 // Valid:  one logical ring; what a library sends by another algorithm is not counted.
 // Tests:  tests/unit/cost/collective_bytes_test.cpp, tests/property/collectives_test.cpp
 CollectiveBytes reduce_scatter_bytes(Elements reduced,
@@ -98,7 +98,7 @@ CollectiveBytes reduce_scatter_bytes(Elements reduced,
 //   E(i)  chunk_elements: the chunk whose sum rank i holds half-way           [elements]
 //   r     position                                                            [1]
 //   W     sent: a reduce-scatter, then an all-gather; 2 N (n - 1) / n when n divides N  [elements]
-// Source: thakur2005, section 4.3, Rabenseifner's algorithm on a ring;
+// Source: thakur2005, "Reduce and Allreduce": a reduce-scatter, then an all-gather;
 //   nccl-tests, doc/PERFORMANCE.md, "AllReduce"
 // Valid:  a payload of fewer elements than ranks leaves some chunks empty: a norm of one element is
 //   one chunk. An in-network reduction sends less and is not counted.

@@ -36,7 +36,7 @@ struct CollectiveBytes {
 ///   n  count: chunks                                              [1]
 ///   i  index: of the chunk, from 0                                [1]
 ///   E  result: the first T mod n chunks hold one element more     [elements]
-/// Source: pytorch, c10d::split of `torch.tensor_split`: the same rule
+/// Source: pytorch, the rule of torch.tensor_split
 /// Valid:  whole elements; a framework that pads instead states the padded payload
 /// Tests:  tests/unit/cost/collective_bytes_test.cpp
 [[nodiscard]] constexpr Elements chunk_elements(Elements total,

@@ -15,12 +15,12 @@ namespace trireme::cost {
 struct AttentionShape {
   std::int64_t sequences = 1;
   std::int64_t query_heads = 1;
-  Tokens query_tokens;
-  Tokens key_tokens;
+  Tokens query_tokens = Tokens(0);
+  Tokens key_tokens = Tokens(0);
   std::int64_t head_dim = 1;
   bool causal = false;
   /// Place of the first query among the keys: a causal query sees the keys up to its own place.
-  Tokens first_query;
+  Tokens first_query = Tokens(0);
 };
 
 /// Forward operations by the convention of model FLOPs: a causal square counts as half.

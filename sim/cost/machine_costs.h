@@ -41,8 +41,8 @@ struct AttentionKernelCosts {
 
   Seconds start;            // t0
   Seconds sustained_after;  // kernels that last longer run at the sustained rate
-  std::array<AttentionHeadDimCosts, kMostHeadDims>
-      head_dims;  // ascending; the first `head_dim_count`
+  /// In ascending order; the first `head_dim_count` are filled.
+  std::array<AttentionHeadDimCosts, kMostHeadDims> head_dims;
   std::size_t head_dim_count = 0;
 };
 

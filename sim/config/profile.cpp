@@ -1,0 +1,369 @@
+#include "sim/config/profile.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "sim/config/map_reader.h"
+#include "sim/units/text.h"
+
+namespace trireme::config {
+
+namespace {
+
+double number_of(double value) {
+  return value;
+}
+
+double number_of(std::int64_t value) {
+  return static_cast<double>(value);
+}
+
+template <class Tag, class Rep>
+double number_of(Quantity<Tag, Rep> value) {
+  return static_cast<double>(value.value());
+}
+
+/// `parse`, but zero is refused: the value divides.
+template <class Parse>
+auto positive(Parse parse) {
+  return [parse](std::string_view text) {
+    const auto value = parse(text);
+    if (number_of(value) <= 0) {
+      throw BadText(in_quotes(text) + " is not above zero", "accepted: an amount above zero");
+    }
+    return value;
+  };
+}
+
+double parse_efficiency(std::string_view text) {
+  const double value = parse_non_negative_number(text);
+  if (value <= 0 || value > 1) {
+    throw BadText(in_quotes(text) + " is not an efficiency",
+                  "accepted: a fraction above 0 and up to 1");
+  }
+  return value;
+}
+
+Tokens parse_key_rows(std::string_view text) {
+  return Tokens(parse_count(text));
+}
+
+Elements parse_elements(std::string_view text) {
+  return Elements(parse_count(text));
+}
+
+const auto kRate = positive(parse_bytes_per_second);
+const auto kFlopRate = positive(parse_flops_per_second);
+const auto kCount = positive(parse_count);
+
+/// Reads coefficients out of maps and keeps the provenance of each.
+class CoefficientReader {
+ public:
+  explicit CoefficientReader(std::vector<CoefficientSpec>& coefficients)
+      : coefficients_(&coefficients) {}
+
+  /// `key: {value: 6.6 us, spread: [6.1 us, 7.0 us], samples: 180, source: fit_forms}`; spread and
+  /// samples where they are known.
+  template <class Parse>
+  auto operator()(const MapReader& map, std::string_view key, const Parse& parse) const {
+    const MapReader coefficient(
+        map.node(key), map.path_of(key), {"value", "spread", "samples", "source"});
+    const auto value = coefficient.required("value", parse);
+    CoefficientSpec spec;
+    spec.key = map.path_of(key);
+    spec.value = coefficient.node("value").text;
+    spec.where = coefficient.node("value").where();
+    spec.source = coefficient.required("source", parse_word);
+    spec.samples = coefficient.maybe("samples", kCount);
+    if (const Node* spread = coefficient.find("spread")) {
+      const auto bounds = coefficient.items("spread");
+      if (bounds.size() != 2) {
+        refuse(spread->where(),
+               fmt::format("spread: expected two values, found {}", bounds.size()),
+               "write it as [low, high]");
+      }
+      if (!(parse_node(bounds[0], "spread", parse) <= value &&
+            value <= parse_node(bounds[1], "spread", parse))) {
+        refuse(spread->where(),
+               fmt::format("spread: the value {} is not between its bounds", spec.value),
+               "write it as [low, high]");
+      }
+      spec.spread_low = bounds[0].text;
+      spec.spread_high = bounds[1].text;
+    }
+    coefficients_->push_back(std::move(spec));
+    return value;
+  }
+
+ private:
+  std::vector<CoefficientSpec>* coefficients_;
+};
+
+/// The map under `key` of `map`, whose `form` must be the one that the formula needs.
+MapReader form_map(const MapReader& map,
+                   std::string_view key,
+                   std::string_view form,
+                   std::vector<std::string> coefficients) {
+  coefficients.insert(coefficients.begin(), "form");
+  const MapReader inner(map.node(key), map.path_of(key), std::move(coefficients));
+  const std::array<Choice<bool>, 1> forms = {{{form, true}}};
+  inner.required("form", one_of(std::span<const Choice<bool>>(forms)));
+  return inner;
+}
+
+std::pair<std::int64_t, std::int64_t> read_ranks(const MapReader& map) {
+  const auto bounds = map.items("ranks");
+  if (bounds.size() != 2) {
+    refuse(map.node("ranks").where(),
+           fmt::format("ranks: expected two values, found {}", bounds.size()),
+           "write it as [fewest, most]");
+  }
+  const auto fewest = parse_node(bounds[0], "ranks", kCount);
+  const auto most = parse_node(bounds[1], "ranks", kCount);
+  if (fewest < 2 || fewest > most) {
+    refuse(bounds[0].where(),
+           "ranks: a range of at least 2 ranks is needed, the smaller number first",
+           "write it as [fewest, most]");
+  }
+  return {fewest, most};
+}
+
+cost::GemmCosts read_gemm(const MapReader& root, const CoefficientReader& coefficient) {
+  const MapReader map = form_map(root, "gemm", "G1", {"t0", "P", "k0", "bw", "fp32_accumulation"});
+  cost::GemmCosts costs;
+  costs.start = coefficient(map, "t0", parse_seconds);
+  costs.rate = coefficient(map, "P", kFlopRate);
+  costs.inner_overhead = coefficient(map, "k0", parse_elements);
+  costs.bandwidth = coefficient(map, "bw", kRate);
+  costs.fp32_accumulation =
+      coefficient(map, "fp32_accumulation", positive(parse_non_negative_number));
+  return costs;
+}
+
+std::optional<cost::AttentionPassCosts> read_attention_pass(const MapReader& row,
+                                                            std::string_view key,
+                                                            const CoefficientReader& coefficient) {
+  const Node* pass = row.find(key);
+  if (pass == nullptr) {
+    return std::nullopt;
+  }
+  const MapReader map(*pass, row.path_of(key), {"E", "tau"});
+  cost::AttentionPassCosts costs;
+  costs.rate = coefficient(map, "E", kFlopRate);
+  costs.tile_overhead = coefficient(map, "tau", parse_key_rows);
+  return costs;
+}
+
+std::optional<cost::AttentionKernelCosts> read_attention_kernel(
+    const MapReader& attention, std::string_view key, const CoefficientReader& coefficient) {
+  if (attention.find(key) == nullptr) {
+    return std::nullopt;
+  }
+  const MapReader map = form_map(attention, key, "A1", {"t0", "sustained_after", "head_dims"});
+  cost::AttentionKernelCosts kernel;
+  kernel.start = coefficient(map, "t0", parse_seconds);
+  kernel.sustained_after = coefficient(map, "sustained_after", parse_seconds);
+  const auto rows = map.items("head_dims");
+  if (rows.empty() || rows.size() > kernel.head_dims.size()) {
+    refuse(map.node("head_dims").where(),
+           fmt::format(
+               "head_dims: expected 1 to {} rows, found {}", kernel.head_dims.size(), rows.size()));
+  }
+  std::int64_t smaller = 0;
+  for (const Node& node : rows) {
+    const std::string path = fmt::format("{}.head_dims[{}]", map.path(), kernel.head_dim_count);
+    const MapReader row(node, path, {"head_dim", "sustained", "forward", "backward"});
+    cost::AttentionHeadDimCosts& costs = kernel.head_dims.at(kernel.head_dim_count);
+    costs.head_dim = row.required("head_dim", kCount);
+    if (costs.head_dim <= smaller) {
+      refuse(row.node("head_dim").where(), "head_dim: the rows must be in ascending order");
+    }
+    smaller = costs.head_dim;
+    costs.sustained = coefficient(row, "sustained", parse_efficiency);
+    costs.forward = read_attention_pass(row, "forward", coefficient);
+    costs.backward = read_attention_pass(row, "backward", coefficient);
+    ++kernel.head_dim_count;
+  }
+  return kernel;
+}
+
+cost::AttentionCosts read_attention(const MapReader& root, const CoefficientReader& coefficient) {
+  if (root.find("attention") == nullptr) {
+    return {};
+  }
+  const MapReader map(root.node("attention"), "attention", {"flash2", "flash3", "cudnn"});
+  return {.flash2 = read_attention_kernel(map, "flash2", coefficient),
+          .flash3 = read_attention_kernel(map, "flash3", coefficient),
+          .cudnn = read_attention_kernel(map, "cudnn", coefficient)};
+}
+
+/// The keys of the efficiencies, in the order of PointwiseClass.
+constexpr std::array<std::string_view, cost::kPointwiseClasses> kPointwiseKeys = {
+    "norm_forward", "norm_backward", "pointwise", "copy", "adam", "cross_entropy"};
+
+cost::PointwiseCosts read_pointwise(const MapReader& root, const CoefficientReader& coefficient) {
+  std::vector<std::string> keys = {"memory_bandwidth"};
+  keys.insert(keys.end(), kPointwiseKeys.begin(), kPointwiseKeys.end());
+  const MapReader map = form_map(root, "pointwise", "P1", std::move(keys));
+  cost::PointwiseCosts costs;
+  costs.memory_peak = coefficient(map, "memory_bandwidth", kRate);
+  for (std::size_t i = 0; i < kPointwiseKeys.size(); ++i) {
+    costs.efficiency.at(i) = coefficient(map, kPointwiseKeys.at(i), parse_efficiency);
+  }
+  return costs;
+}
+
+cost::NodeCollectiveCosts read_node_collective(const MapReader& collectives,
+                                               std::string_view key,
+                                               const CoefficientReader& coefficient) {
+  const MapReader map =
+      form_map(collectives, key, "C1", {"ranks", "a0", "a1", "beta", "c", "gamma"});
+  read_ranks(map);
+  cost::NodeCollectiveCosts costs;
+  costs.start = coefficient(map, "a0", parse_seconds);
+  costs.per_rank = coefficient(map, "a1", parse_seconds);
+  costs.link_rate = coefficient(map, "beta", kRate);
+  costs.ramp_per_root_megabyte = coefficient(map, "c", parse_seconds);
+  costs.local_rate = coefficient(map, "gamma", kRate);
+  return costs;
+}
+
+std::optional<cost::SwitchReduceCosts> read_switch_reduce(const MapReader& collectives,
+                                                          const CoefficientReader& coefficient) {
+  if (collectives.find("all_reduce_nvls") == nullptr) {
+    return std::nullopt;
+  }
+  const MapReader map =
+      form_map(collectives, "all_reduce_nvls", "C1n", {"ranks", "a", "beta", "c"});
+  cost::SwitchReduceCosts costs;
+  std::tie(costs.least_ranks, costs.most_ranks) = read_ranks(map);
+  costs.start = coefficient(map, "a", parse_seconds);
+  costs.rate = coefficient(map, "beta", kRate);
+  costs.ramp_per_root_megabyte = coefficient(map, "c", parse_seconds);
+  return costs;
+}
+
+std::optional<cost::SendRecvCosts> read_send_recv(const MapReader& collectives,
+                                                  const CoefficientReader& coefficient) {
+  if (collectives.find("send_recv") == nullptr) {
+    return std::nullopt;
+  }
+  const MapReader map =
+      form_map(collectives, "send_recv", "C2", {"a", "r", "channels", "channel_bytes", "beta"});
+  cost::SendRecvCosts costs;
+  costs.start = coefficient(map, "a", parse_seconds);
+  costs.channel_rate = coefficient(map, "r", kRate);
+  costs.channels = coefficient(map, "channels", kCount);
+  costs.channel_bytes = coefficient(map, "channel_bytes", positive(parse_bytes));
+  costs.link_rate = coefficient(map, "beta", kRate);
+  return costs;
+}
+
+cost::CollectiveCosts read_collectives(const MapReader& root,
+                                       const CoefficientReader& coefficient) {
+  const MapReader map(
+      root.node("collectives"),
+      "collectives",
+      {"all_to_all", "all_gather", "reduce_scatter", "all_reduce", "all_reduce_nvls", "send_recv"});
+  return {.all_to_all = read_node_collective(map, "all_to_all", coefficient),
+          .all_gather = read_node_collective(map, "all_gather", coefficient),
+          .reduce_scatter = read_node_collective(map, "reduce_scatter", coefficient),
+          .all_reduce = read_node_collective(map, "all_reduce", coefficient),
+          .all_reduce_nvls = read_switch_reduce(map, coefficient),
+          .send_recv = read_send_recv(map, coefficient)};
+}
+
+cost::MultiNodeCosts read_multi_node(const MapReader& root, const CoefficientReader& coefficient) {
+  const MapReader map(root.node("multi_node"), "multi_node", {"all_to_all", "ring", "send_recv"});
+  cost::MultiNodeCosts costs;
+
+  const MapReader exchange = form_map(map, "all_to_all", "M1", {"a0", "a_r", "nic_efficiency"});
+  costs.all_to_all.start = coefficient(exchange, "a0", parse_seconds);
+  costs.all_to_all.per_remote_rank = coefficient(exchange, "a_r", parse_seconds);
+  costs.all_to_all.nic_efficiency = coefficient(exchange, "nic_efficiency", parse_efficiency);
+
+  const MapReader ring = form_map(
+      map,
+      "ring",
+      "M2",
+      {"a_s_all_gather", "a_s_reduce_scatter", "a_s_all_reduce", "nic_efficiency", "beta_nvl"});
+  costs.ring.all_gather_step = coefficient(ring, "a_s_all_gather", parse_seconds);
+  costs.ring.reduce_scatter_step = coefficient(ring, "a_s_reduce_scatter", parse_seconds);
+  costs.ring.all_reduce_step = coefficient(ring, "a_s_all_reduce", parse_seconds);
+  costs.ring.nic_efficiency = coefficient(ring, "nic_efficiency", parse_efficiency);
+  costs.ring.nvlink_rate = coefficient(ring, "beta_nvl", kRate);
+
+  const MapReader message(map.node("send_recv"),
+                          map.path_of("send_recv"),
+                          {"nic_efficiency", "crowded_ranks", "crowded_rate"});
+  costs.send_recv.nic_efficiency = coefficient(message, "nic_efficiency", parse_efficiency);
+  costs.send_recv.crowded_ranks = coefficient(message, "crowded_ranks", kCount);
+  costs.send_recv.crowded_rate = coefficient(message, "crowded_rate", kRate);
+  return costs;
+}
+
+}  // namespace
+
+ProfileSpec read_profile(const Node& root, const std::string& name) {
+  const MapReader file(root,
+                       "",
+                       {"version",
+                        "device",
+                        "description",
+                        "streaming_multiprocessors",
+                        "kernel_launch",
+                        "gemm",
+                        "attention",
+                        "pointwise",
+                        "collectives",
+                        "multi_node"});
+  file.required("version", count_between(1, 1));
+  ProfileSpec profile;
+  profile.name = name;
+  profile.file = file.where().file;
+  const MapReader device(file.node("device"), "device", {"gpu", "nccl", "driver", "date"});
+  profile.gpu = device.required_located("gpu", parse_word);
+  profile.nccl = device.maybe("nccl", parse_word).value_or("");
+  profile.driver = device.maybe("driver", parse_word).value_or("");
+  profile.date = device.maybe("date", parse_word).value_or("");
+  profile.description = file.maybe("description", parse_word).value_or("");
+
+  const CoefficientReader coefficient(profile.coefficients);
+  cost::MachineCosts& costs = profile.costs;
+  costs.streaming_multiprocessors = coefficient(file, "streaming_multiprocessors", kCount);
+  costs.kernel_launch = coefficient(file, "kernel_launch", parse_seconds);
+  costs.gemm = read_gemm(file, coefficient);
+  costs.attention = read_attention(file, coefficient);
+  costs.pointwise = read_pointwise(file, coefficient);
+  costs.collectives = read_collectives(file, coefficient);
+  costs.multi_node = read_multi_node(file, coefficient);
+  return profile;
+}
+
+void check_profile_gpu(const ProfileSpec& profile,
+                       const std::string& cluster_gpu,
+                       const SourceLocation& profile_key) {
+  if (profile.gpu.value == cluster_gpu) {
+    return;
+  }
+  throw Error(ErrorKind::input,
+              profile_key,
+              fmt::format("profile {} was measured on {}, the cluster's GPU is {}",
+                          in_quotes(profile.name),
+                          in_quotes(profile.gpu.value),
+                          in_quotes(cluster_gpu)),
+              fmt::format("name a profile of {}", in_quotes(cluster_gpu)),
+              {{profile.gpu.where, "the profile's GPU stands here"}});
+}
+
+}  // namespace trireme::config
