@@ -21,10 +21,10 @@ struct Group {
 
 /// Bytes of one rank; the off-node parts are included in the totals.
 struct CollectiveBytes {
-  Bytes sent;
-  Bytes received;
-  Bytes sent_off_node;
-  Bytes received_off_node;
+  Bytes sent = Bytes(0);
+  Bytes received = Bytes(0);
+  Bytes sent_off_node = Bytes(0);
+  Bytes received_off_node = Bytes(0);
 
   friend bool operator==(const CollectiveBytes&, const CollectiveBytes&) = default;
 };

@@ -1,0 +1,248 @@
+#include "sim/config/profile.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "sim/config/yaml_reader.h"
+#include "sim/cost/attention.h"
+#include "sim/cost/gemm.h"
+#include "sim/cost/pointwise.h"
+#include "tests/catch.h"
+
+namespace trireme::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kProfiles = fs::path(TRIREME_SOURCE_DIR) / "topologies" / "profiles";
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+ProfileSpec read_text(const std::string& text) {
+  return read_profile(read_yaml(std::make_shared<const SourceText>("p.yaml", text)), "p");
+}
+
+ProfileSpec public_profile(const std::string& name) {
+  return read_profile(read_yaml_file(kProfiles / (name + ".yaml")), name);
+}
+
+/// The public H100 profile with one piece of its text replaced, which must stand there.
+std::string h100_with(const std::string& from, const std::string& to) {
+  std::string text = read(kProfiles / "h100-sxm-public.yaml");
+  const auto at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+/// Line of the first occurrence of `piece`, 1-based.
+int line_of(const std::string& text, const std::string& piece) {
+  const auto at = text.find(piece);
+  REQUIRE(at != std::string::npos);
+  return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
+}
+
+void check_refused(const std::string& text, const std::string& at, const std::string& message) {
+  CAPTURE(at, message);
+  try {
+    read_text(text);
+    FAIL("the profile was accepted");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    CHECK(error.where().file == "p.yaml");
+    CHECK(error.where().line == line_of(text, at));
+    CHECK_THAT(error.message(), Catch::Matchers::ContainsSubstring(message));
+  }
+}
+
+TEST_CASE("the public H100 profile holds the fitted coefficients", "[config]") {
+  const ProfileSpec profile = public_profile("h100-sxm-public");
+  CHECK(profile.gpu.value == "h100-sxm");
+  CHECK(profile.nccl == "2.29.2");
+  const cost::MachineCosts& costs = profile.costs;
+  CHECK(costs.streaming_multiprocessors == 132);
+  CHECK(costs.kernel_launch.value() == Approx(2.5e-6));
+  CHECK(costs.gemm.rate == FlopsPerSecond(750e12));
+  CHECK(costs.collectives.all_to_all.start.value() == Approx(6.6e-6));
+  CHECK(costs.collectives.all_to_all.link_rate == BytesPerSecond(373e9));
+  REQUIRE(costs.collectives.all_reduce_nvls.has_value());
+  CHECK(costs.collectives.all_reduce_nvls->least_ranks == 8);
+  CHECK(costs.multi_node.ring.reduce_scatter_step.value() == Approx(6.8e-6));
+  REQUIRE(costs.attention.flash2.has_value());
+  CHECK(costs.attention.flash2->head_dim_count == 3);
+  CHECK(costs.attention.flash2->head_dims[1].forward->rate == FlopsPerSecond(370e12));
+  CHECK_FALSE(costs.attention.flash2->head_dims[2].backward.has_value());
+  CHECK_FALSE(costs.attention.cudnn.has_value());
+
+  const auto beta = std::find_if(
+      profile.coefficients.begin(), profile.coefficients.end(), [](const CoefficientSpec& spec) {
+        return spec.key == "collectives.all_to_all.beta";
+      });
+  REQUIRE(beta != profile.coefficients.end());
+  CHECK(beta->value == "373 GB/s");
+  CHECK(beta->spread_low == "367 GB/s");
+  CHECK(beta->spread_high == "378 GB/s");
+  CHECK_FALSE(beta->samples.has_value());
+  CHECK(beta->source == "fit_forms");
+}
+
+TEST_CASE("samples are read where they are known", "[config]") {
+  const std::string text = h100_with("{value: 132, source", "{value: 132, samples: 180, source");
+  CHECK(read_text(text).coefficients.front().samples == 180);
+}
+
+TEST_CASE("a wrong profile is refused where it is wrong", "[config]") {
+  SECTION("unknown form") {
+    const std::string text = h100_with("form: C1\n", "form: C9\n");
+    check_refused(text, "form: C9", "'C9' is not known here");
+  }
+  SECTION("missing coefficient") {
+    const std::string text = h100_with("    a1: {value: 0.2 us, source: fit_forms}\n", "");
+    check_refused(text, "  all_to_all:", "missing key 'a1' in collectives.all_to_all");
+  }
+  SECTION("missing source") {
+    const std::string text = h100_with("{value: 0.2 us, source: fit_forms}", "{value: 0.2 us}");
+    check_refused(text, "a1: {value: 0.2 us}", "missing key 'source'");
+  }
+  SECTION("negative value") {
+    const std::string text = h100_with("value: 0.2 us", "value: -0.2 us");
+    check_refused(text, "-0.2 us", "value");
+  }
+  SECTION("a rate of zero divides") {
+    const std::string text = h100_with("value: 2800 GB/s", "value: 0 GB/s");
+    check_refused(text, "value: 0 GB/s", "'0 GB/s' is not above zero");
+  }
+  SECTION("an efficiency above one") {
+    const std::string text = h100_with("norm_backward: {value: 0.33", "norm_backward: {value: 1.5");
+    check_refused(text, "value: 1.5", "'1.5' is not an efficiency");
+  }
+  SECTION("a spread beside its value") {
+    const std::string text = h100_with("[367 GB/s, 378 GB/s]", "[374 GB/s, 378 GB/s]");
+    check_refused(text, "[374 GB/s", "373 GB/s is not between its bounds");
+  }
+  SECTION("unknown key") {
+    const std::string text = h100_with("    gamma: {value: 2800", "    gama: {value: 2800");
+    check_refused(text, "gama:", "unknown key 'gama' in collectives.all_to_all");
+  }
+  SECTION("a range of ranks the wrong way round") {
+    const std::string text = h100_with("ranks: [2, 8]", "ranks: [8, 2]");
+    check_refused(text, "[8, 2]", "the smaller number first");
+  }
+  SECTION("head dimensions out of order") {
+    const std::string text = h100_with("head_dim: 128", "head_dim: 32");
+    check_refused(text, "head_dim: 32", "ascending order");
+  }
+  SECTION("another version") {
+    const std::string text = h100_with("version: 1\n", "version: 2\n");
+    check_refused(text, "version: 2", "version");
+  }
+  SECTION("no GPU") {
+    const std::string text = h100_with("{gpu: h100-sxm, nccl", "{nccl");
+    check_refused(text, "device: {nccl", "missing key 'gpu' in device");
+  }
+}
+
+TEST_CASE("a cluster of another GPU is refused at its profile key", "[config]") {
+  const ProfileSpec profile = public_profile("h100-sxm-public");
+  const SourceLocation key{.file = "cluster.yaml", .line = 7, .column = 3, .source_line = ""};
+  CHECK_NOTHROW(check_profile_gpu(profile, "h100-sxm", key));
+  try {
+    check_profile_gpu(profile, "h200-sxm", key);
+    FAIL("the profile was accepted");
+  } catch (const Error& error) {
+    CHECK(error.where().file == "cluster.yaml");
+    CHECK(error.where().line == 7);
+    CHECK(error.message() ==
+          "profile 'h100-sxm-public' was measured on 'h100-sxm', the cluster's GPU is 'h200-sxm'");
+    CHECK_THAT(error.what(), Catch::Matchers::ContainsSubstring("h100-sxm-public.yaml"));
+  }
+}
+
+/// Keys of docs/bibliography.md: the first word of each item, in backquotes.
+std::set<std::string> bibliography_keys() {
+  std::set<std::string> keys;
+  std::istringstream lines(read(fs::path(TRIREME_SOURCE_DIR) / "docs" / "bibliography.md"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("- `", 0) == 0) {
+      keys.insert(line.substr(3, line.find('`', 3) - 3));
+    }
+  }
+  return keys;
+}
+
+TEST_CASE("every public profile is complete and cites the bibliography", "[config]") {
+  const auto keys = bibliography_keys();
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(kProfiles)) {
+    const std::string name = entry.path().stem().string();
+    CAPTURE(name);
+    const ProfileSpec profile = public_profile(name);
+    ++files;
+    CHECK(profile.coefficients.size() > 40);
+    for (const CoefficientSpec& coefficient : profile.coefficients) {
+      CAPTURE(coefficient.key, coefficient.source);
+      CHECK(keys.count(coefficient.source) == 1);
+      CHECK(coefficient.where.line > 0);
+    }
+  }
+  CHECK(files == 4);
+}
+
+TEST_CASE("kernels of every public profile take longer for more work", "[config]") {
+  for (const auto& entry : fs::directory_iterator(kProfiles)) {
+    const ProfileSpec profile = public_profile(entry.path().stem().string());
+    const cost::MachineCosts& costs = profile.costs;
+    CAPTURE(profile.name);
+    Seconds product(0);
+    Seconds pass(0);
+    for (std::int64_t size = 128; size <= 1 << 18; size *= 2) {
+      CAPTURE(size);
+      const Seconds next_product =
+          cost::gemm_time(size, 4096, 4096, ElementType::bf16, false, costs.gemm);
+      CHECK(next_product > product);
+      product = next_product;
+      const Seconds next_pass = cost::pointwise_time(Bytes(size * 4096),
+                                                     cost::PointwiseClass::norm_backward,
+                                                     costs.kernel_launch,
+                                                     costs.pointwise);
+      CHECK(next_pass > pass);
+      CHECK(next_pass > Bytes(size * 4096) / costs.pointwise.memory_peak);
+      pass = next_pass;
+      for (const auto& kernel :
+           {costs.attention.flash2, costs.attention.flash3, costs.attention.cudnn}) {
+        if (!kernel) {
+          continue;
+        }
+        const cost::AttentionShape shape{.sequences = 1,
+                                         .query_heads = 8,
+                                         .query_tokens = Tokens(size),
+                                         .key_tokens = Tokens(size),
+                                         .head_dim = 128,
+                                         .causal = true};
+        const auto now = cost::attention_time(
+            shape, cost::AttentionPass::forward, *kernel, costs.streaming_multiprocessors);
+        cost::AttentionShape longer = shape;
+        longer.query_tokens = Tokens(2 * size);
+        longer.key_tokens = Tokens(2 * size);
+        const auto then = cost::attention_time(
+            longer, cost::AttentionPass::forward, *kernel, costs.streaming_multiprocessors);
+        REQUIRE(now.has_value());
+        CHECK(*then > *now);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::config
