@@ -57,6 +57,7 @@ TensorId Builder::add(Tensor tensor) {
 TensorId Builder::declare(const TensorSpec& spec) {
   Tensor tensor;
   tensor.name = spec.name;
+  tensor.part = spec.part;
   tensor.role = spec.role;
   tensor.component = spec.component;
   tensor.type = spec.type;
@@ -81,27 +82,31 @@ TensorId Builder::declare_view(TensorId base,
   return add(view);
 }
 
-TensorId Builder::declare_shard_of(TensorId base, std::string_view name, AxisMask group) {
+TensorId Builder::declare_shard_of(TensorId base,
+                                   std::string_view part,
+                                   AxisMask group,
+                                   int dim) {
   Tensor shard = tensor(base);
-  const AxisMask taken =
-      static_cast<AxisMask>(group & (shard.layout.partial_axes() | shard.layout.sharded_axes()));
+  const AxisMask taken = static_cast<AxisMask>(
+      group & (shard.layout.partial_axes() | shard.layout.sharded_axes()));
   if (taken != 0) {
-    throw BuildError(
-        fmt::format("tensor '{}': '{}' is not whole on every rank of the group", name, shard.name));
+    throw BuildError(fmt::format("tensor '{}': its shard '{}' needs a tensor that is whole on "
+                                 "every rank of the group",
+                                 display_name(shard), part));
   }
-  shard.name = name;
+  shard.part = part;
   shard.base = base;
   shard.storage = Storage::view;
-  shard.layout = shard.layout.with(group, Placement::shard(Placement::kFlat));
+  shard.layout = shard.layout.with(group, Placement::shard(dim));
   if (shard.pad_multiple == 0) {
     shard.pad_multiple = 1;
   }
   return add(shard);
 }
 
-TensorId Builder::declare_in_place(TensorId base, std::string_view name, const Layout& layout) {
+TensorId Builder::declare_in_place(TensorId base, std::string_view part, const Layout& layout) {
   Tensor successor = tensor(base);
-  successor.name = name;
+  successor.part = part;
   successor.base = base;
   successor.storage = Storage::in_place;
   successor.layout = layout;

@@ -21,6 +21,7 @@ class BuildError : public std::logic_error {
 
 struct TensorSpec {
   std::string_view name;
+  std::string_view part;
   Role role = Role::activation;
   Component component = Component::attention;
   ElementType type = ElementType::bf16;
@@ -52,11 +53,11 @@ class Builder {
                         IndexMask more = 0);
 
   /// Declares the part of `base`, which is replicated over `group`, that each rank of the group
-  /// owns when the flattened elements are sharded: a slice in place, without communication.
-  TensorId declare_shard_of(TensorId base, std::string_view name, AxisMask group);
+  /// owns when dimension `dim` is sharded: a slice in place, without communication.
+  TensorId declare_shard_of(TensorId base, std::string_view part, AxisMask group, int dim);
 
   /// Declares what `base` becomes when an operation overwrites it under another layout or meaning.
-  TensorId declare_in_place(TensorId base, std::string_view name, const Layout& layout);
+  TensorId declare_in_place(TensorId base, std::string_view part, const Layout& layout);
 
   /// What later operations are booked under.
   void set_phase(Phase phase) { phase_ = phase; }

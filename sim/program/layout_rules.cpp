@@ -303,9 +303,9 @@ void check_square_sum(const AlongAxis& axis) {
   }
 }
 
-/// Operands: the norm (when clipping), then gradient, master, moments, parameter of each parameter.
+/// Operands: the norm (when clipping), then gradient, master, two moments and parameter of each.
 void check_adam(const AlongAxis& axis) {
-  constexpr std::size_t kPerParameter = 4;
+  constexpr std::size_t kPerParameter = 5;
   const std::size_t first = axis.count() % kPerParameter;
   if (first == 1) {
     axis.expect(0, kReplicate);

@@ -57,11 +57,11 @@ constexpr std::array kFunctions = {
                  LayoutRule::same,
                  "dy, x -> dx"},
     FunctionInfo{
-        Function::rotary, "rotary", Family::pointwise, LayoutRule::same, "updates q and k"},
+        Function::rotary, "rotary", Family::pointwise, LayoutRule::linear, "updates q and k"},
     FunctionInfo{Function::rotary_backward,
                  "rotary_backward",
                  Family::pointwise,
-                 LayoutRule::same,
+                 LayoutRule::linear,
                  "updates dq and dk"},
     FunctionInfo{Function::add,
                  "add",
@@ -143,7 +143,7 @@ constexpr std::array kFunctions = {
                  "adam",
                  Family::optimizer,
                  LayoutRule::adam,
-                 "[norm], then per parameter: gradient, updates master, moments and parameter"},
+                 "[norm], then per parameter: gradient, updates master, both moments, parameter"},
     FunctionInfo{
         Function::load_batch, "load_batch", Family::host_copy, LayoutRule::any, "-> inputs"},
     FunctionInfo{Function::collective,

@@ -47,6 +47,11 @@ Elements local_elements(const Mesh& mesh, const Tensor& tensor) {
   return Elements(flat_shards == 1 ? count : divided(count, flat_shards, tensor.pad_multiple));
 }
 
+std::string display_name(const Tensor& tensor) {
+  return tensor.part.empty() ? std::string(tensor.name)
+                             : fmt::format("{} ({})", tensor.name, tensor.part);
+}
+
 std::string shape_in_symbols(const Mesh& mesh, const Tensor& tensor) {
   std::string text;
   for (int dim = 0; dim < tensor.shape.rank(); ++dim) {

@@ -186,6 +186,7 @@ enum class Storage : std::uint8_t {
 
 struct Tensor {
   std::string_view name;
+  std::string_view part;  // of what `name` names: "gathered", "master", ...; may be empty
   Role role = Role::activation;
   Component component = Component::attention;
   ElementType type = ElementType::bf16;
@@ -213,6 +214,9 @@ struct Tensor {
 /// One rank's elements under the tensor's layout. Throws std::logic_error where shards do not
 /// divide and the tensor states no padding.
 [[nodiscard]] Elements local_elements(const Mesh& mesh, const Tensor& tensor);
+
+/// "qkv weight (gathered)".
+[[nodiscard]] std::string display_name(const Tensor& tensor);
 
 /// "[B, S/8, a, d]" in symbols with the degrees of the shards, or in numbers for one rank.
 [[nodiscard]] std::string shape_in_symbols(const Mesh& mesh, const Tensor& tensor);

@@ -1,0 +1,91 @@
+// A plan with every degree and option known: a composition of lowerings for one model and workload.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "sim/config/model_spec.h"
+#include "sim/config/study_spec.h"
+#include "sim/core/feasibility.h"
+#include "sim/units/units.h"
+
+namespace trireme::plan {
+
+enum class AttentionLowering : std::uint8_t { megatron, ulysses, sequence_gather };
+enum class MlpLowering : std::uint8_t { megatron, replicated };
+
+/// The model's dimensions, as numbers.
+struct ModelShape {
+  std::int64_t layers = 1;
+  std::int64_t hidden = 1;
+  std::int64_t heads = 1;     // a, query heads
+  std::int64_t kv_heads = 1;  // g
+  std::int64_t head_dim = 1;
+  std::int64_t mlp_width = 1;
+  std::int64_t vocabulary = 0;         // 0: no embedding and no head
+  std::int64_t learned_positions = 0;  // 0: none
+  config::MlpKind mlp_kind = config::MlpKind::swiglu;
+  config::NormKind norm = config::NormKind::rmsnorm;
+  bool rotary = true;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool mlp_bias = false;
+  bool tied_embeddings = false;
+};
+
+struct Plan {
+  std::string name;
+  ModelShape model;
+
+  std::int64_t sequence = 1;       // tokens per sequence
+  std::int64_t micro_batch = 1;    // sequences per micro batch on one data-parallel rank
+  std::int64_t micro_batches = 1;  // per step
+  bool causal = true;
+
+  /// Ranks of the one group that attention and MLP split over, each in its own way.
+  std::int64_t group_degree = 1;
+  std::int64_t data_degree = 1;
+  AttentionLowering attention = AttentionLowering::ulysses;
+  MlpLowering mlp = MlpLowering::replicated;
+  /// Tokens are sharded over the group between blocks.
+  bool sequence_sharded = true;
+  config::ExchangeKind exchange = config::ExchangeKind::packed;
+
+  std::int64_t zero_stage = 0;
+  config::ZeroScope zero_scope = config::ZeroScope::all;
+  config::GradientReduce gradient_reduce = config::GradientReduce::reduce_scatter;
+  bool reshard_after_forward = true;
+  ElementType gradient_type = ElementType::fp32;
+  /// Shards of a parameter are rows (PyTorch FSDP2) or flat pieces (DeepSpeed).
+  bool shard_rows = false;
+
+  bool recompute_layers = false;
+  config::LossKind loss = config::LossKind::fused;
+  config::AttentionKernel kernel = config::AttentionKernel::flash2;
+  bool clip_gradients = true;
+  config::Framework framework = config::Framework::generic;
+
+  [[nodiscard]] std::int64_t ranks() const { return group_degree * data_degree; }
+
+  /// Whether the embedding and the head are split along the vocabulary: they follow the MLP.
+  [[nodiscard]] bool vocabulary_parallel() const { return mlp == MlpLowering::megatron; }
+
+  /// Tokens of one step over all ranks.
+  [[nodiscard]] std::int64_t step_tokens() const {
+    return sequence * micro_batch * data_degree * micro_batches;
+  }
+};
+
+/// A plan, and every reason why it cannot run or is not modelled yet. Where there is a reason, the
+/// plan must not be lowered.
+struct Resolution {
+  Plan plan;
+  Feasibility feasibility;
+};
+
+/// Fills in the degrees that `spec` leaves open and checks it against model, cluster and the
+/// framework's rules (cost-model: legality differs by framework).
+[[nodiscard]] Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec);
+
+}  // namespace trireme::plan

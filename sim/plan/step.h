@@ -1,0 +1,133 @@
+// What every lowering needs while it emits a step: the builder, the plan, shapes and layouts.
+#pragma once
+
+#include <string_view>
+
+#include "sim/plan/plan.h"
+#include "sim/program/builder.h"
+
+namespace trireme::plan {
+
+using program::AxisMask;
+using program::Layout;
+using program::Placement;
+using program::Ref;
+using program::Shape;
+using program::TensorId;
+
+/// The plan's mesh: the group that splits sequence, heads and features is innermost, so that it
+/// sits on neighbouring ranks; data parallelism is outside.
+inline constexpr int kGroupAxis = 0;
+inline constexpr int kDataAxis = 1;
+inline constexpr AxisMask kGroup = program::axis_bit(kGroupAxis);
+inline constexpr AxisMask kData = program::axis_bit(kDataAxis);
+
+[[nodiscard]] program::Mesh mesh_of(const Plan& plan);
+
+/// One emission of a step program.
+class Step {
+ public:
+  Step(program::Builder& builder, const Plan& plan) : b(builder), plan(plan) {}
+
+  program::Builder& b;
+  const Plan& plan;
+
+  // Dimensions, logical: the batch counts the sequences of all data-parallel ranks.
+  [[nodiscard]] program::Dim batch() const {
+    return {plan.micro_batch * plan.data_degree, "B"};
+  }
+
+  [[nodiscard]] program::Dim sequence() const { return {plan.sequence, "S"}; }
+
+  [[nodiscard]] program::Dim hidden() const { return {plan.model.hidden, "h"}; }
+
+  [[nodiscard]] program::Dim groups() const { return {plan.model.kv_heads, "g"}; }
+
+  [[nodiscard]] program::Dim heads_per_group() const {
+    return {plan.model.heads / plan.model.kv_heads, "a/g"};
+  }
+
+  [[nodiscard]] program::Dim head_dim() const { return {plan.model.head_dim, "d"}; }
+
+  [[nodiscard]] Shape hidden_shape() const { return {batch(), sequence(), hidden()}; }
+
+  /// Batch over the data axis, whole sequences on every rank of the group.
+  [[nodiscard]] static Layout whole_sequences() {
+    return Layout().with(kData, Placement::shard(program::kBatchDim));
+  }
+
+  /// As whole_sequences, the sequence sharded over the group.
+  [[nodiscard]] static Layout sequence_shards() {
+    return whole_sequences().with(kGroup, Placement::shard(program::kSequenceDim));
+  }
+
+  /// As whole_sequences, heads or features sharded over the group.
+  [[nodiscard]] static Layout feature_shards() {
+    return whole_sequences().with(kGroup, Placement::shard(program::kFeatureDim));
+  }
+
+  /// As whole_sequences, a sum over the group still due.
+  [[nodiscard]] static Layout partial_sums() {
+    return whole_sequences().with(kGroup, Placement::partial_sum());
+  }
+
+  /// The residual stream between blocks.
+  [[nodiscard]] Layout between_blocks() const {
+    return plan.sequence_sharded ? sequence_shards() : whole_sequences();
+  }
+
+  /// A value of the current phase inside a layer: an activation when it goes forward, a temporary
+  /// when it is a gradient that goes backward.
+  TensorId value(std::string_view name,
+                 const Shape& shape,
+                 const Layout& layout,
+                 ElementType type = ElementType::bf16) {
+    return declare(name, shape, layout, type, value_role(), program::kPerLayerAndMicroBatch);
+  }
+
+  /// The same outside the layers.
+  TensorId micro_batch_value(std::string_view name,
+                             const Shape& shape,
+                             const Layout& layout,
+                             ElementType type = ElementType::bf16) {
+    return declare(name, shape, layout, type, value_role(), program::kPerMicroBatch);
+  }
+
+  /// A buffer that a collective sends from or receives into.
+  TensorId buffer(std::string_view name, const Shape& shape, const Layout& layout) {
+    return declare(name, shape, layout, ElementType::bf16, program::Role::communication_buffer,
+                   program::kPerLayerAndMicroBatch);
+  }
+
+  TensorId workspace(std::string_view name,
+                     const Shape& shape,
+                     const Layout& layout,
+                     ElementType type) {
+    return declare(name, shape, layout, type, program::Role::workspace,
+                   program::kPerLayerAndMicroBatch);
+  }
+
+ private:
+  [[nodiscard]] program::Role value_role() const {
+    return b.phase() == Phase::backward ? program::Role::temporary : program::Role::activation;
+  }
+
+  TensorId declare(std::string_view name,
+                   const Shape& shape,
+                   const Layout& layout,
+                   ElementType type,
+                   program::Role role,
+                   program::IndexMask varies) {
+    program::TensorSpec spec;
+    spec.name = name;
+    spec.role = role;
+    spec.component = b.component();
+    spec.type = type;
+    spec.varies = varies;
+    spec.shape = shape;
+    spec.layout = layout;
+    return b.declare(spec);
+  }
+};
+
+}  // namespace trireme::plan
