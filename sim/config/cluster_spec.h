@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sim/config/profile_spec.h"
+#include "sim/config/provenance.h"
 #include "sim/core/error.h"
 #include "sim/units/units.h"
 
@@ -18,6 +20,7 @@ struct GpuSpec {
   std::optional<FlopsPerSecond> peak_dense_fp8;
   BytesPerSecond memory_bandwidth;
   BytesPerSecond nvlink_one_direction;  // per GPU, payload line rate
+  std::vector<Provenance> sources;      // of each value above
 };
 
 struct ClusterSpec {
@@ -30,6 +33,7 @@ struct ClusterSpec {
   std::string fabric;          // rail_optimised, ...
   double oversubscription = 1;
   ProfileSpec profile;
+  std::vector<Provenance> sources;  // of the cluster's own values, not the GPU's
 
   [[nodiscard]] std::int64_t gpus() const { return nodes.value * gpus_per_node.value; }
 };

@@ -10,6 +10,13 @@ void refuse(const SourceLocation& where, std::string message, std::string hint) 
   throw Error(ErrorKind::input, where, std::move(message), std::move(hint));
 }
 
+std::int64_t parse_version(std::string_view text) {
+  if (text != "1") {
+    throw BadText(fmt::format("version {} is not known", in_quotes(text)), "accepted: 1");
+  }
+  return 1;
+}
+
 MapReader::MapReader(const Node& map,
                      std::string path,
                      std::vector<std::string> keys,

@@ -32,6 +32,7 @@ namespace trireme::config {
 template <class T>
 struct Sourced {
   T value{};
+  std::string text;  // as written, with its unit
   std::string source;
   SourceLocation where;
 };
@@ -65,6 +66,22 @@ inline auto count_between(std::int64_t lowest, std::int64_t highest) {
                         std::to_string(highest));
     }
     return value;
+  };
+}
+
+/// The version of a file format: only 1 is known. Throws BadText for any other.
+[[nodiscard]] std::int64_t parse_version(std::string_view text);
+
+/// A parser of the same text that refuses zero: the value divides, or an amount of nothing makes no
+/// sense.
+template <class Parse>
+auto above_zero(Parse parse) {
+  return [parse](std::string_view text) {
+    const auto quantity = parse(text);
+    if (!(quantity.value() > 0)) {
+      throw BadText(in_quotes(text) + " is not above zero", "accepted: an amount above zero");
+    }
+    return quantity;
   };
 }
 
@@ -173,12 +190,15 @@ class MapReader {
     using Value = std::invoke_result_t<Parse&, std::string_view>;
     const Node& written = node(key);
     if (!written.is_map()) {
-      return Sourced<Value>{parse_node(written, key, parse), place_of(written), written.where()};
+      return Sourced<Value>{
+          parse_node(written, key, parse), written.text, place_of(written), written.where()};
     }
     const MapReader inner(written, path_of(key), {"value", "source"});
     const Node& value = inner.node("value");
-    return Sourced<Value>{
-        parse_node(value, key, parse), inner.required("source", parse_word), value.where()};
+    return Sourced<Value>{parse_node(value, key, parse),
+                          value.text,
+                          inner.required("source", parse_word),
+                          value.where()};
   }
 
   template <class Parse>

@@ -9,6 +9,7 @@
 
 #include "sim/config/cluster_spec.h"
 #include "sim/config/model_spec.h"
+#include "sim/config/node.h"
 #include "sim/config/profile_spec.h"
 #include "sim/core/error.h"
 #include "sim/units/units.h"
@@ -92,7 +93,10 @@ struct PlanSpec {
 struct SweepValue {
   std::string key;  // such as "workload.sequence" or "plans.uly8.ulysses"
   std::string text;
-  SourceLocation where;
+  Position key_position;
+  Position position;  // of the value; small, as a sweep has many points
+
+  [[nodiscard]] SourceLocation where() const { return position.location(); }
 };
 
 using SweepPoint = std::vector<SweepValue>;

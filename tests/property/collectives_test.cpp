@@ -37,7 +37,7 @@ std::vector<config::ProfileSpec> all_profiles() {
 
 /// One direction of a GPU's NVLinks, from its datasheet.
 BytesPerSecond nvlink_line_rate(const std::string& gpu) {
-  if (gpu == "a100-sxm") {
+  if (gpu == "a100-sxm-80") {
     return BytesPerSecond(300e9);
   }
   if (gpu == "h100-sxm" || gpu == "h200-sxm") {

@@ -1,0 +1,183 @@
+#include "sim/config/library.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "sim/config/embedded_files.h"
+#include "sim/config/map_reader.h"
+#include "sim/config/yaml_reader.h"
+#include "sim/core/nearest.h"
+#include "sim/core/printable.h"
+
+namespace trireme::config {
+namespace {
+
+constexpr std::string_view kExtension = ".yaml";
+
+struct KindRow {
+  PresetKind kind;
+  std::string_view word;
+  std::string_view folder;
+};
+
+constexpr KindRow kKinds[] = {{PresetKind::model, "model", "models/"},
+                              {PresetKind::gpu, "GPU", "topologies/gpus/"},
+                              {PresetKind::cluster, "cluster", "topologies/clusters/"},
+                              {PresetKind::profile, "profile", "topologies/profiles/"}};
+
+const KindRow& row_of(PresetKind kind) {
+  const KindRow& row = kKinds[static_cast<std::size_t>(kind)];
+  ensure(row.kind == kind, "Library: kKinds is out of order");
+  return row;
+}
+
+bool names_a_file(std::string_view text) {
+  return text.find('/') != std::string_view::npos || text.ends_with(kExtension) ||
+         text.ends_with(".yml");
+}
+
+const EmbeddedFile* find_embedded(std::string_view path) {
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (file.path == path) {
+      return &file;
+    }
+  }
+  return nullptr;
+}
+
+/// "gpt3-175b" of "models/gpt3-175b.yaml" in the folder "models/"; empty for a file elsewhere.
+std::string_view name_in_folder(std::string_view path, std::string_view folder) {
+  if (!path.starts_with(folder) || !path.ends_with(kExtension)) {
+    return {};
+  }
+  path.remove_prefix(folder.size());
+  path.remove_suffix(kExtension.size());
+  return path.find('/') == std::string_view::npos ? path : std::string_view{};
+}
+
+std::string preset_path(const KindRow& row, std::string_view name) {
+  return fmt::format("{}{}{}", row.folder, name, kExtension);
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+}  // namespace
+
+Library::Library(DataSource data) : data_(std::move(data)) {}
+
+std::vector<std::string> Library::names(PresetKind kind) const {
+  const KindRow& row = row_of(kind);
+  std::vector<std::string> found;
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (const std::string_view name = name_in_folder(file.path, row.folder); !name.empty()) {
+      found.emplace_back(name);
+    }
+  }
+  if (data_.directory) {
+    std::error_code missing;  // a data directory may hold some kinds only
+    for (const auto& entry :
+         std::filesystem::directory_iterator(*data_.directory / row.folder, missing)) {
+      if (entry.path().extension() == kExtension) {
+        found.push_back(entry.path().stem().string());
+      }
+    }
+  }
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+Resolved Library::resolve(PresetKind kind,
+                          const Node& reference,
+                          std::string_view inline_name) const {
+  return follow(kind, reference, inline_name, 0);
+}
+
+Resolved Library::follow(PresetKind kind,
+                         const Node& reference,
+                         std::string_view inline_name,
+                         int depth) const {
+  constexpr int kLongestChain = 8;
+  const KindRow& row = row_of(kind);
+  if (depth > kLongestChain) {
+    refuse(reference.where(),
+           fmt::format("{}: more than {} files are built on one another", row.word, kLongestChain),
+           "does a file name itself in 'use'?");
+  }
+  if (reference.is_text()) {
+    Resolved resolved = follow(kind, *load(kind, reference), inline_name, depth + 1);
+    resolved.name = names_a_file(reference.text)
+                        ? std::filesystem::path(reference.text).stem().string()
+                        : reference.text;
+    return resolved;
+  }
+  if (!reference.is_map()) {
+    refuse(reference.where(),
+           fmt::format(
+               "{}: expected a name or a map, found {}", row.word, description(reference.kind)),
+           hint_near("", names(kind)));
+  }
+  const Node* const use = reference.find("use");
+  if (use == nullptr) {
+    return {reference, std::string(inline_name), {}};
+  }
+  if (!use->is_text()) {
+    refuse(use->where(),
+           fmt::format("use: expected a name, found {}", description(use->kind)),
+           hint_near("", names(kind)));
+  }
+  Resolved resolved = follow(kind, *use, inline_name, depth);
+  Node overrides = reference;
+  std::erase_if(overrides.entries, [](const Entry& entry) { return entry.key == "use"; });
+  for (const Entry& entry : overrides.entries) {
+    resolved.overridden.push_back(entry.key);
+  }
+  resolved.node = merged(std::move(resolved.node), overrides);
+  return resolved;
+}
+
+Library::File Library::load(PresetKind kind, const Node& name) const {
+  const KindRow& row = row_of(kind);
+  if (names_a_file(name.text)) {
+    const std::filesystem::path written(name.text);
+    const bool in_a_file = name.position.source != nullptr && written.is_relative();
+    return load_file(
+        in_a_file ? std::filesystem::path(name.position.source->file()).parent_path() / written
+                  : written,
+        name);
+  }
+  const std::string path = preset_path(row, name.text);
+  if (data_.directory && is_file(*data_.directory / path)) {
+    return load_file(*data_.directory / path, name);
+  }
+  const EmbeddedFile* const embedded = find_embedded(path);
+  if (embedded == nullptr) {
+    refuse(name.where(),
+           fmt::format("no {} is named {}", row.word, in_quotes(name.text)),
+           hint_near(name.text, names(kind)));
+  }
+  const std::scoped_lock lock(mutex_);
+  File& file = files_["embedded:" + path];
+  if (file == nullptr) {
+    file = std::make_shared<const Node>(
+        read_yaml(std::make_shared<const SourceText>(path, std::string(embedded->text))));
+  }
+  return file;
+}
+
+Library::File Library::load_file(const std::filesystem::path& path, const Node& name) const {
+  const std::scoped_lock lock(mutex_);
+  File& file = files_[path.string()];
+  if (file == nullptr) {
+    file = std::make_shared<const Node>(read_yaml_file(path, name.where()));
+  }
+  return file;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,60 @@
+#include "sim/config/plan_presets.h"
+
+#include <array>
+#include <memory>
+
+#include <fmt/core.h>
+
+#include "sim/config/yaml_reader.h"
+
+namespace trireme::config {
+namespace {
+
+constexpr std::string_view kDegree = "DEGREE";
+
+constexpr std::array<PlanPreset, 8> kPresets = {{
+    {"megatron-sp",
+     "Megatron tensor parallelism with sequence parallelism",
+     "{tensor_parallel: {degree: DEGREE, sequence: true}}",
+     true},
+    {"megatron-tp",
+     "Megatron tensor parallelism, sequences replicated",
+     "{tensor_parallel: {degree: DEGREE, sequence: false}}",
+     true},
+    {"ulysses",
+     "DeepSpeed-Ulysses, weights replicated and gradients all-reduced",
+     "{ulysses: {degree: DEGREE}, zero: {stage: 0}}",
+     true},
+    {"ulysses-zero3",
+     "DeepSpeed-Ulysses with all weights sharded by ZeRO-3",
+     "{ulysses: {degree: DEGREE}, zero: {stage: 3}}",
+     true},
+    {"hybrid",
+     "Ulysses attention with its weights alone sharded by ZeRO-3, Megatron MLP",
+     "{ulysses: {degree: DEGREE}, mlp: {tensor_parallel: DEGREE}, zero: {stage: 3, only: "
+     "attention}}",
+     true},
+    {"sequence-gather",
+     "naive baseline: every rank gathers the whole sequence before attention",
+     "{sequence_gather: DEGREE, zero: {stage: 0}}",
+     true},
+    {"zero3", "data parallelism with all weights sharded by ZeRO-3", "{zero: {stage: 3}}", false},
+    {"data-parallel", "plain data parallelism, gradients all-reduced", "{zero: {stage: 0}}", false},
+}};
+
+}  // namespace
+
+std::span<const PlanPreset> plan_presets() {
+  return kPresets;
+}
+
+Node plan_preset_keys(const PlanPreset& preset, std::int64_t degree) {
+  std::string text(preset.yaml);
+  for (std::size_t at = text.find(kDegree); at != std::string::npos; at = text.find(kDegree, at)) {
+    text.replace(at, kDegree.size(), std::to_string(degree));
+  }
+  return read_yaml(std::make_shared<const SourceText>(fmt::format("plan preset {}", preset.name),
+                                                      std::move(text)));
+}
+
+}  // namespace trireme::config

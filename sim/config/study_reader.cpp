@@ -1,0 +1,429 @@
+#include "sim/config/study_reader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "sim/config/bounds.h"
+#include "sim/config/cluster.h"
+#include "sim/config/map_reader.h"
+#include "sim/config/model.h"
+#include "sim/config/plan_presets.h"
+#include "sim/config/words.h"
+#include "sim/core/nearest.h"
+#include "sim/core/printable.h"
+#include "sim/units/text.h"
+
+namespace trireme::config {
+namespace {
+
+using Defaults = std::vector<std::string>;
+
+/// What `defaults` may set for every plan, and a plan for itself.
+constexpr std::string_view kSharedOptions[] = {
+    "optimizer", "recompute", "loss", "attention", "overlap"};
+
+constexpr Choice<std::string_view> kOptimizerWords[] = {{"adamw", "adamw"}};
+constexpr Choice<std::string_view> kRecipeWords[] = {{"bf16-fp32-main", "bf16-fp32-main"}};
+
+std::vector<std::string> with_shared_options(std::initializer_list<std::string_view> keys) {
+  std::vector<std::string> all(keys.begin(), keys.end());
+  all.insert(all.end(), std::begin(kSharedOptions), std::end(kSharedOptions));
+  return all;
+}
+
+// --- workload ---
+
+WorkloadSpec read_workload(const MapReader& map) {
+  WorkloadSpec workload;
+  workload.sequence = map.required_located("sequence", parse_sequence);
+  workload.micro_batch = map.optional_located("micro_batch", count_within("micro_batch"), "1");
+  workload.global_batch = map.maybe_located("global_batch", count_within("global_batch"));
+  if (!workload.global_batch) {
+    map.echo_default("global_batch", "one micro batch on each data-parallel rank");
+  }
+  workload.causal = map.optional("causal", parse_bool, "true");
+  return workload;
+}
+
+// --- options that plans share ---
+
+OptimizerSpec read_optimizer(const MapReader& map) {
+  OptimizerSpec optimizer;
+  optimizer.name = map.optional("name", word_of(kOptimizerWords), "adamw");
+  optimizer.recipe = map.optional("recipe", word_of(kRecipeWords), "bf16-fp32-main");
+  optimizer.clip_gradients = map.optional("clip_gradients", parse_bool, "true");
+  return optimizer;
+}
+
+Recompute read_recompute(const MapReader& options) {
+  const Node* const node = options.find("recompute");
+  if (node != nullptr && node->is_map()) {
+    const MapReader map(*node, options.path_of("recompute"), {"offload"});
+    constexpr Choice<Recompute> kOffloadWords[] = {{"host", Recompute::offload_host}};
+    return map.required("offload", word_of(kOffloadWords));
+  }
+  return options.optional("recompute", word_of(kRecomputeWords), "none");
+}
+
+OverlapSpec read_overlap(const MapReader& map) {
+  OverlapSpec overlap;
+  overlap.parameters = map.optional("parameters", parse_bool, "false");
+  overlap.gradients = map.optional("gradients", parse_bool, "false");
+  overlap.tensor_parallel =
+      map.optional("tensor_parallel", word_of(kTensorParallelOverlapWords), "none");
+  return overlap;
+}
+
+/// `options` holds the keys of `defaults` with the plan's own laid over them.
+void read_shared_options(const Node& options, Defaults* defaults, PlanSpec& plan) {
+  const MapReader map(options, "defaults", with_shared_options({}), defaults);
+  const Node nothing = make_map(options.position);
+  const auto child = [&](std::string_view key, std::vector<std::string> keys) {
+    const Node* const node = map.find(key);
+    return MapReader(
+        node == nullptr ? nothing : *node, map.path_of(key), std::move(keys), defaults);
+  };
+  plan.optimizer = read_optimizer(child("optimizer", {"name", "recipe", "clip_gradients"}));
+  plan.recompute = read_recompute(map);
+  plan.loss =
+      child("loss", {"implementation"}).optional("implementation", word_of(kLossWords), "fused");
+  plan.attention = map.optional("attention", word_of(kAttentionWords), "flash2");
+  plan.overlap = read_overlap(child("overlap", {"parameters", "gradients", "tensor_parallel"}));
+}
+
+// --- plans ---
+
+Located<std::int64_t> degree_one(const MapReader& plan) {
+  return {1, plan.where()};
+}
+
+/// `key: 8`, `key: {degree: 8, OPTION: ...}`, or 1 when the key is missing. `read_option` is called
+/// with the map whenever the key is there.
+template <class ReadOption>
+Located<std::int64_t> read_degree(const MapReader& plan,
+                                  std::string_view key,
+                                  std::string_view option,
+                                  const ReadOption& read_option) {
+  const Node* const written = plan.find(key);
+  if (written == nullptr) {
+    return degree_one(plan);
+  }
+  Node as_map = *written;
+  if (written->is_text()) {
+    as_map = make_map(written->position);
+    as_map.set("degree", written->position, *written);
+  }
+  const MapReader map(as_map, plan.path_of(key), {"degree", std::string(option)}, plan.defaults());
+  read_option(map);
+  return Located<std::int64_t>{parse_node(map.node("degree"), key, count_within("degree")),
+                               map.node("degree").where()};
+}
+
+Located<std::int64_t> read_plain_degree(const MapReader& plan, std::string_view key) {
+  const auto degree = plan.maybe_located(key, count_within("degree"));
+  return degree ? *degree : degree_one(plan);
+}
+
+ZeroSpec read_zero(const MapReader& plan) {
+  const Node nothing = make_map(Position{});
+  const Node* const written = plan.find("zero");
+  const MapReader map(written == nullptr ? nothing : *written,
+                      plan.path_of("zero"),
+                      {"stage", "reshard_after_forward", "gradient_type", "reduce", "only"},
+                      plan.defaults());
+  ZeroSpec zero;
+  zero.stage = map.optional_located("stage", count_within("stage"), "0");
+  if (written == nullptr) {
+    zero.stage.where = plan.where();
+  }
+  zero.gradient_type = map.optional("gradient_type", word_of(kGradientTypeWords), "fp32");
+  zero.reduce = map.maybe("reduce", word_of(kReduceWords));
+  if (zero.stage.value == 3) {
+    zero.reshard = map.optional("reshard_after_forward", word_of(kReshardWords), "true");
+    zero.only = map.optional("only", word_of(kZeroScopeWords), "all");
+    return zero;
+  }
+  for (const char* const key : {"reshard_after_forward", "only"}) {
+    if (const Node* const node = map.find(key)) {
+      throw Error(ErrorKind::input,
+                  node->where(),
+                  fmt::format("{}: has a meaning for stage 3 only", key),
+                  "set 'stage: 3' or leave the key out",
+                  {{zero.stage.where, fmt::format("the stage is {}", zero.stage.value)}});
+    }
+  }
+  return zero;
+}
+
+/// Letters, digits and what reads well in a table; no '.', as `plans.NAME.key` names a plan's key.
+std::string parse_plan_name(std::string_view text) {
+  constexpr std::size_t kLongestName = 40;
+  const auto accepted = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-+ ()").find(c) != std::string_view::npos;
+  };
+  const bool framed_by_spaces = !text.empty() && (text.front() == ' ' || text.back() == ' ');
+  if (text.empty() || text.size() > kLongestName || framed_by_spaces ||
+      !std::all_of(text.begin(), text.end(), accepted)) {
+    throw BadText(fmt::format("{} cannot name a plan", in_quotes(text)),
+                  "accepted: up to 40 letters, digits, spaces and _ - + ( )");
+  }
+  return std::string(text);
+}
+
+/// The plan's map with the keys of `use:` below its own, and without `use` and `degree`.
+Node with_preset(const Node& written,
+                 const MapReader& map,
+                 std::int64_t gpus_per_node,
+                 PlanSpec& plan) {
+  const auto degree = map.maybe_located("degree", count_within("degree"));
+  Node own = written;
+  std::erase_if(own.entries, [](const Entry& e) { return e.key == "use" || e.key == "degree"; });
+  if (map.find("use") == nullptr) {
+    if (degree) {
+      refuse(degree->where,
+             "degree: has a meaning beside 'use' only",
+             "give the degree to ulysses, tensor_parallel or another of the plan's keys");
+    }
+    return own;
+  }
+  plan.preset = map.required("use", parse_word);
+  std::vector<std::string> names;
+  for (const PlanPreset& preset : plan_presets()) {
+    names.emplace_back(preset.name);
+    if (preset.name != plan.preset) {
+      continue;
+    }
+    if (degree && !preset.has_degree) {
+      refuse(degree->where, fmt::format("degree: the plan preset '{}' has none", preset.name));
+    }
+    if (!degree && preset.has_degree) {
+      map.echo_default("degree", std::to_string(gpus_per_node));
+    }
+    return merged(plan_preset_keys(preset, degree ? degree->value : gpus_per_node), own);
+  }
+  refuse(map.node("use").where(),
+         fmt::format("use: no plan preset is named {}", in_quotes(plan.preset)),
+         hint_near(plan.preset, names));
+}
+
+PlanSpec read_plan(const Node& written,
+                   const Node& shared,
+                   std::int64_t gpus_per_node,
+                   Defaults* defaults) {
+  const std::vector<std::string> keys = with_shared_options({"name",
+                                                             "use",
+                                                             "degree",
+                                                             "ulysses",
+                                                             "sequence_gather",
+                                                             "ring",
+                                                             "tensor_parallel",
+                                                             "mlp",
+                                                             "data_parallel",
+                                                             "zero",
+                                                             "framework"});
+  const MapReader unnamed(written, "plans", keys);
+  PlanSpec plan;
+  plan.name = unnamed.required("name", parse_plan_name);
+  plan.where = unnamed.node("name").where();
+  const std::string path = "plans." + plan.name;
+  const Node complete =
+      with_preset(written, MapReader(written, path, keys, defaults), gpus_per_node, plan);
+  const MapReader map(complete, path, keys, defaults);
+
+  plan.ulysses = read_degree(map, "ulysses", "exchange", [&](const MapReader& ulysses) {
+    plan.exchange = ulysses.optional("exchange", word_of(kExchangeWords), "packed");
+  });
+  plan.sequence_gather = read_plain_degree(map, "sequence_gather");
+  plan.ring = read_plain_degree(map, "ring");
+  plan.tensor_parallel = read_degree(map, "tensor_parallel", "sequence", [&](const MapReader& tp) {
+    plan.tensor_parallel_sequence = tp.optional("sequence", parse_bool, "true");
+  });
+  plan.mlp_tensor_parallel = degree_one(map);
+  if (const Node* const mlp = map.find("mlp")) {
+    plan.mlp_tensor_parallel = MapReader(*mlp, map.path_of("mlp"), {"tensor_parallel"})
+                                   .required_located("tensor_parallel", count_within("degree"));
+  }
+  plan.data_parallel = map.maybe_located("data_parallel", count_within("degree"));
+  plan.zero = read_zero(map);
+  plan.framework = map.optional("framework", word_of(kFrameworkWords), "generic");
+
+  Node own_options = make_map(written.position);
+  for (const std::string_view key : kSharedOptions) {
+    if (const Node* const option = map.find(key)) {
+      own_options.set(key, option->position, *option);
+    }
+  }
+  read_shared_options(merged(shared, own_options), defaults, plan);
+  return plan;
+}
+
+std::vector<PlanSpec> read_plans(const MapReader& root,
+                                 std::int64_t gpus_per_node,
+                                 Defaults* defaults) {
+  const Node& list = root.node("plans");
+  const std::span<const Node> items = root.items("plans");
+  constexpr std::size_t kMostPlans = 256;  // more than anybody reads in one table
+  if (items.empty() || items.size() > kMostPlans) {
+    refuse(list.where(),
+           items.empty() ? "plans: the list is empty"
+                         : fmt::format("plans: {} are more than {}", items.size(), kMostPlans),
+           "give plans such as '- {name: sp8, use: megatron-sp}'");
+  }
+  Node shared = make_map(root.node("plans").position);
+  if (const Node* const written = root.find("defaults")) {
+    shared = *written;
+  }
+  const MapReader known_keys_only(shared, "defaults", with_shared_options({}));
+  std::vector<PlanSpec> plans;
+  for (const Node& item : items) {
+    PlanSpec plan = read_plan(item, shared, gpus_per_node, defaults);
+    for (const PlanSpec& earlier : plans) {
+      if (earlier.name == plan.name) {
+        throw Error(ErrorKind::input,
+                    plan.where,
+                    fmt::format("a second plan is named '{}'", plan.name),
+                    "give each plan a name of its own",
+                    {{earlier.where, "the first one stands here"}});
+      }
+    }
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+// --- requirements ---
+
+/// "< 20 %" as 0.2.
+double parse_upper_percentage(std::string_view text) {
+  constexpr const char* kAccepted = "accepted: an upper bound, such as \"< 20 %\"";
+  if (!text.starts_with('<')) {
+    throw BadText(fmt::format("{} is not an upper bound", in_quotes(text)), kAccepted);
+  }
+  text.remove_prefix(1);
+  while (text.starts_with(' ')) {
+    text.remove_prefix(1);
+  }
+  return parse_percentage(text);
+}
+
+std::vector<RequireSpec> read_requirements(const MapReader& root,
+                                           const std::vector<PlanSpec>& plans) {
+  std::vector<std::string> names;
+  for (const PlanSpec& plan : plans) {
+    names.push_back(plan.name);
+  }
+  std::vector<RequireSpec> requirements;
+  for (const Node& item : root.items("require")) {
+    const MapReader map(item, "require", {"plan", "fits", "exposed_communication"});
+    RequireSpec requirement;
+    requirement.plan = map.required("plan", parse_word);
+    requirement.where = map.where();
+    if (std::find(names.begin(), names.end(), requirement.plan) == names.end()) {
+      refuse(map.node("plan").where(),
+             fmt::format("plan: no plan is named {}", in_quotes(requirement.plan)),
+             hint_near(requirement.plan, names));
+    }
+    requirement.fits = map.maybe("fits", parse_bool);
+    requirement.exposed_communication_below =
+        map.maybe("exposed_communication", parse_upper_percentage);
+    if (!requirement.fits && !requirement.exposed_communication_below) {
+      refuse(map.where(),
+             "require: nothing is required of the plan",
+             "add 'fits: true' or 'exposed_communication: \"< 20 %\"'");
+    }
+    requirements.push_back(std::move(requirement));
+  }
+  return requirements;
+}
+
+// --- products ---
+
+struct Product {
+  std::string_view name;
+  double value;
+  const SourceLocation* where;
+};
+
+void refuse_beyond_limit(const Product& product) {
+  if (product.value > kLargestProduct) {
+    refuse(*product.where,
+           fmt::format(
+               "the numbers are too large together: {} is {:.3g}", product.name, product.value),
+           fmt::format("keep this product below {:.3g}", kLargestProduct));
+  }
+}
+
+/// Each number is within kBounds; here their products are held below 2^55, in double precision as
+/// the exact ones might overflow.
+void check_products(const StudySpec& study) {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const ModelSpec& model = study.model;
+  const double query_width = real(model.heads.value) * real(model.head_dim.value);
+  const double widest = std::max({real(model.hidden.value),
+                                  3 * query_width,
+                                  2 * real(model.mlp_width.value),
+                                  real(model.vocabulary.value)});
+  refuse_beyond_limit({"layers x hidden x the widest of the layers' outputs",
+                       real(model.layers.value) * real(model.hidden.value) * widest,
+                       &model.layers.where});
+  const double sequence = real(study.workload.sequence.value.value());
+  const double micro_batch = real(study.workload.micro_batch.value);
+  const double gpus = real(study.cluster.nodes.value) * real(study.cluster.gpus_per_node.value);
+  const double step_sequences =
+      study.workload.global_batch ? real(study.workload.global_batch->value) : micro_batch * gpus;
+  refuse_beyond_limit(
+      {"layers x sequences of a step x sequence x the widest of the layers' outputs",
+       real(model.layers.value) * std::max(step_sequences, micro_batch) * sequence * widest,
+       &study.workload.sequence.where});
+  for (const PlanSpec& plan : study.plans) {
+    const double data_parallel = plan.data_parallel ? real(plan.data_parallel->value) : 1.0;
+    refuse_beyond_limit({"the product of the degrees",
+                         real(plan.ulysses.value) * real(plan.sequence_gather.value) *
+                             real(plan.ring.value) * real(plan.tensor_parallel.value) *
+                             real(plan.mlp_tensor_parallel.value) * data_parallel,
+                         &plan.where});
+    if (plan.attention == AttentionKernel::unfused) {
+      refuse_beyond_limit({"micro_batch x heads x sequence x sequence",
+                           micro_batch * real(model.heads.value) * sequence * sequence,
+                           &study.workload.sequence.where});
+    }
+  }
+}
+
+}  // namespace
+
+StudySpec read_study(const Node& root, const Library& library) {
+  StudySpec study;
+  Defaults* const defaults = &study.defaults_used;
+  const MapReader map(
+      root,
+      "",
+      {"version", "name", "model", "cluster", "workload", "defaults", "plans", "sweep", "require"},
+      defaults);
+  map.required("version", parse_version);
+  study.file = map.where().file;
+  study.name =
+      map.maybe("name", parse_word).value_or(std::filesystem::path(study.file).stem().string());
+  study.model = read_model(map.node("model"), library, defaults);
+  study.cluster = read_cluster(map.node("cluster"), library, defaults);
+  study.workload = read_workload(MapReader(map.node("workload"),
+                                           "workload",
+                                           {"sequence", "micro_batch", "global_batch", "causal"},
+                                           defaults));
+  study.plans = read_plans(map, study.cluster.gpus_per_node.value, defaults);
+  study.require = read_requirements(map, study.plans);
+  check_products(study);
+  return study;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,76 @@
+// The words of a study and what they mean: read with one_of, printed with word_for.
+#pragma once
+
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+#include "sim/config/map_reader.h"
+#include "sim/config/model_spec.h"
+#include "sim/config/study_spec.h"
+#include "sim/units/units.h"
+
+namespace trireme::config {
+
+inline constexpr Choice<BiasKind> kBiasWords[] = {
+    {"none", BiasKind::none}, {"qkv", BiasKind::qkv}, {"all", BiasKind::all}};
+inline constexpr Choice<MlpKind> kMlpWords[] = {{"gelu", MlpKind::gelu},
+                                                {"swiglu", MlpKind::swiglu}};
+inline constexpr Choice<NormKind> kNormWords[] = {{"layernorm", NormKind::layernorm},
+                                                  {"rmsnorm", NormKind::rmsnorm}};
+inline constexpr Choice<Recompute> kRecomputeWords[] = {
+    {"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}};
+inline constexpr Choice<LossKind> kLossWords[] = {
+    {"eager", LossKind::eager},
+    {"chunked", LossKind::chunked},
+    {"fused", LossKind::fused},
+    {"vocabulary_parallel", LossKind::vocabulary_parallel}};
+inline constexpr Choice<AttentionKernel> kAttentionWords[] = {
+    {"flash2", AttentionKernel::flash2},
+    {"flash3", AttentionKernel::flash3},
+    {"cudnn", AttentionKernel::cudnn},
+    {"unfused", AttentionKernel::unfused}};
+inline constexpr Choice<ExchangeKind> kExchangeWords[] = {{"packed", ExchangeKind::packed},
+                                                          {"separate", ExchangeKind::separate}};
+inline constexpr Choice<GradientReduce> kReduceWords[] = {
+    {"reduce_scatter", GradientReduce::reduce_scatter}, {"all_reduce", GradientReduce::all_reduce}};
+inline constexpr Choice<Reshard> kReshardWords[] = {
+    {"true", Reshard::after_forward}, {"false", Reshard::keep}, {"framework", Reshard::framework}};
+inline constexpr Choice<ZeroScope> kZeroScopeWords[] = {{"all", ZeroScope::all},
+                                                        {"attention", ZeroScope::attention}};
+inline constexpr Choice<ElementType> kGradientTypeWords[] = {
+    {"fp32", ElementType::fp32}, {"bf16", ElementType::bf16}, {"fp16", ElementType::fp16}};
+inline constexpr Choice<TensorParallelOverlap> kTensorParallelOverlapWords[] = {
+    {"none", TensorParallelOverlap::none},
+    {"bulk", TensorParallelOverlap::bulk},
+    {"ring_exchange", TensorParallelOverlap::ring_exchange}};
+inline constexpr Choice<Framework> kFrameworkWords[] = {
+    {"generic", Framework::generic},
+    {"megatron", Framework::megatron},
+    {"deepspeed", Framework::deepspeed},
+    {"deepspeed_legacy", Framework::deepspeed_legacy},
+    {"pytorch", Framework::pytorch},
+    {"torchtitan", Framework::torchtitan},
+    {"nanotron", Framework::nanotron},
+    {"huggingface", Framework::huggingface},
+    {"verl", Framework::verl},
+    {"prime_rl", Framework::prime_rl}};
+
+/// The word of `choices` that means `value`.
+template <class T, std::size_t N>
+constexpr std::string_view word_for(const Choice<T> (&choices)[N], T value) {
+  for (const Choice<T>& choice : choices) {
+    if (choice.value == value) {
+      return choice.word;
+    }
+  }
+  throw std::logic_error("word_for: a value without a word");
+}
+
+/// A parser of the words of a table.
+template <class T, std::size_t N>
+auto word_of(const Choice<T> (&choices)[N]) {
+  return one_of(std::span<const Choice<T>>(choices));
+}
+
+}  // namespace trireme::config
