@@ -37,8 +37,7 @@ inline constexpr std::int64_t kAttentionTileRows = 128;
 /// Device seconds of one pass of a fused attention kernel; empty when the profile does not know the
 /// kernel's pass at this head dimension.
 ///
-/// EQ attention-time: T = t0 + (k w / E) (max(B, SMs b) + tiles tau / 128), (T - t0) / phi when T >
-/// Ts
+/// EQ attention-time: T = t0 + k w (max(B, SMs b) + tiles tau / 128) / (E phi)
 ///   t0     kernel.start                                                        [seconds]
 ///   k      1 forward, kAttentionBackwardWork backward                          [1]
 ///   w      2 128 128 (d + d): one block, d padded up to the next tabulated one [flop]
@@ -48,8 +47,7 @@ inline constexpr std::int64_t kAttentionTileRows = 128;
 ///   B      visited blocks of all tiles: tiles b, causal tiles (b - q + (q + 1) / 2)  [1]
 ///   SMs    streaming_multiprocessors: one tile keeps one of them busy          [1]
 ///   tau    pass.tile_overhead, in key rows                                     [tokens]
-///   phi    row.sustained, Ts kernel.sustained_after: the clock drops in long kernels  [1],
-///   [seconds]
+///   phi    row.sustained when T with phi = 1 is above kernel.sustained_after, else 1  [1]
 /// Source: fit_forms, section 3 (A1)
 /// Valid:  16-bit, s >= 2048; held-out error 5 % (median), 13-18 % (90th percentile); grouped query
 ///   heads cost as many as query heads; causal E as of the full square with its work halved.

@@ -61,9 +61,7 @@ CollectiveBytes on_ring(ElementType type, Group group, std::int64_t position, Se
 //   N     gathered: the whole, as every rank holds it afterwards              [elements]
 //   E(i)  chunk_elements: the chunk that rank i brings                        [elements]
 //   r     position                                                            [1]
-//   W     sent: rank r passes on every chunk but its successor's own; N (n - 1) / n when n divides
-//   N
-//                                                                             [elements]
+//   W     sent: every chunk but the successor's own; N (n - 1) / n when n divides N  [elements]
 // Source: thakur2005, "Allgather", ring algorithm; nccl-tests, doc/PERFORMANCE.md, "AllGather"
 // Valid:  one logical ring; what a library sends by another algorithm is not counted.
 // Tests:  tests/unit/cost/collective_bytes_test.cpp, tests/property/collectives_test.cpp

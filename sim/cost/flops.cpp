@@ -24,9 +24,8 @@ Flops gemm_flops(std::int64_t m, std::int64_t n, std::int64_t k) {
 //   q0   shape.first_query: keys that even the first query sees whole         [tokens]
 //   A    pairs of a query and a key; half the square when q0 = 0 and Sq = Skv [tokens^2]
 //   F    result: two matrix products forward                                  [flop]
-// Source: dao2023-flash2, section 4.1 (halved when causal, backward 2.5 times as the kernel does
-// it);
-//   narayanan2021, appendix "Floating-point operations" (backward twice the forward)
+// Source: dao2023-flash2, section 4.1 (halved when causal, a kernel's backward 2.5 times);
+//   narayanan2021, appendix "Floating-point operations" (a model's backward twice)
 // Valid:  the diagonal counted as half a query's width, softmax left out.
 // Tests:  tests/unit/cost/flops_test.cpp
 Flops attention_forward_flops(const AttentionShape& shape) {

@@ -26,8 +26,8 @@ namespace trireme::cost {
 ///   a0     costs.start                                                       [seconds]
 ///   a1     costs.per_rank: latency of a ring step                            [seconds]
 ///   beta   costs.link_rate                                                   [bytes/second]
-///   c      costs.ramp_per_root_megabyte [seconds/sqrt(megabyte)] gamma  costs.local_rate
-///   [bytes/second]
+///   c      costs.ramp_per_root_megabyte                                 [seconds/sqrt(megabyte)]
+///   gamma  costs.local_rate                                                  [bytes/second]
 /// Source: fit_forms, section 1 (C1)
 /// Valid:  NVSwitch nodes, 2 to 8 ranks; held-out error 4-5 % (median), 16 % (90th percentile),
 ///   above 64 MB 1-4 %, at 1 to 16 MB 6-8 %.
@@ -58,7 +58,7 @@ namespace trireme::cost {
 ///   S       reduced: the whole buffer                                        [bytes]
 ///   a       costs.start                                                      [seconds]
 ///   beta_n  costs.rate, fitted at one number of ranks                        [bytes/second]
-///   c       costs.ramp_per_root_megabyte [seconds/sqrt(megabyte)]
+///   c       costs.ramp_per_root_megabyte                                [seconds/sqrt(megabyte)]
 /// Source: fit_forms, section 1 (C1n)
 /// Valid:  groups of costs.least_ranks to costs.most_ranks, types that the switches add.
 /// Tests:  tests/unit/cost/node_collectives_test.cpp, tests/property/collectives_test.cpp

@@ -12,20 +12,20 @@ namespace trireme::cost {
 /// Seconds of one message between two GPUs of a node, in a communicator of `ranks`. Zero for one
 /// rank.
 ///
-/// EQ send-recv-time: T = a + max(min(S / (l r), Q / r), S / min(m r, beta)), l = max(1, floor(m /
-/// n))
+/// EQ send-recv-time: T = a + max(min(S / (l r), Q / r), S / min(m r, beta)),
+///   l = max(1, floor(m / n))
 ///   S     message                                                            [bytes]
 ///   n     ranks of the communicator                                          [ranks]
 ///   a     costs.start                                                        [seconds]
 ///   r     costs.channel_rate                                                 [bytes/second]
 ///   m     costs.channels                                                     [1]
 ///   l     channels of a small message                                        [1]
-///   Q     costs.channel_bytes: a message doubles its channels with each doubling beyond l Q
-///   [bytes] beta  costs.link_rate [bytes/second]
-/// Source: fit_forms, section 1 (C2): S / min(ch r, beta), ch = clamp(2^ceil(log2(S / Q)), m / n,
-/// m).
-///   Here its envelope: equal at Q times powers of two, where it was measured, and flat between
-///   them, where the original falls by half at each step, so that more bytes are never faster.
+///   Q     costs.channel_bytes: beyond l Q channels double with the message  [bytes]
+///   beta  costs.link_rate                                                    [bytes/second]
+/// Source: fit_forms, section 1 (C2), S / min(ch r, beta) with ch = 2^ceil(log2(S / Q)) between
+///   m / n and m. Here its envelope: equal at Q times powers of two, where it was measured, and
+///   flat between them, where the original falls by half at each step, so that more bytes are
+///   never faster.
 /// Valid:  both directions at once, as in a ring; error 1/4 % held out over rank counts.
 /// Tests:  tests/unit/cost/send_recv_test.cpp, tests/property/collectives_test.cpp
 [[nodiscard]] inline Seconds send_recv_time(Bytes message,
