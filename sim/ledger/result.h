@@ -1,0 +1,121 @@
+// What a study finds: one result per plan and point of the sweep, and what a sweep shows as a
+// whole.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "sim/core/vocabulary.h"
+#include "sim/ledger/ledger.h"
+#include "sim/units/units.h"
+
+namespace trireme::ledger {
+
+enum class Verdict : std::uint8_t { fits, does_not_fit, illegal };
+inline constexpr std::array<std::string_view, 3> kVerdictNames = {
+    "fits", "does_not_fit", "illegal"};
+
+constexpr std::string_view name(Verdict value) {
+  return name_in(kVerdictNames, value);
+}
+
+/// What most of a step's seconds go to.
+enum class Bound : std::uint8_t { attention, matrix_products, memory_bound_kernels, communication };
+inline constexpr std::array<std::string_view, 4> kBoundNames = {
+    "attention", "matrix_products", "memory_bound_kernels", "communication"};
+
+constexpr std::string_view name(Bound value) {
+  return name_in(kBoundNames, value);
+}
+
+/// The value of a key at a point: a number where the key's text is one (tokens, counts, bytes and
+/// rates in base units), else the text.
+struct PointValue {
+  std::string key;   // such as "workload.sequence"
+  std::string text;  // as the study writes it, such as "128K"
+  std::variant<std::int64_t, double, std::string> value;
+};
+
+/// Seconds of a step and what follows from them.
+struct StepResult {
+  TimeLedger time;
+  double tokens_per_second_per_gpu = 0;
+  double mfu = 0;
+  double mfu_full_attention = 0;
+  double hfu = 0;
+  double exposed_fraction = 0;  // of the step, in which computing waits for communication
+  Bound bound_by = Bound::attention;
+};
+
+/// What a legal plan sends, holds, computes and takes.
+struct PlanNumbers {
+  ByteLedger bytes;  // of the rank that sends most
+  MemoryLedger memory;
+  FlopLedger flops;
+  std::optional<StepResult> step;  // empty when the profile does not know a kernel's seconds
+};
+
+/// One plan at one point: a row of every table.
+struct PlanResult {
+  std::string plan;
+  std::vector<PointValue> point;
+  Verdict verdict = Verdict::illegal;
+  std::vector<std::string> reasons;
+  std::string rank_class;
+  Bytes capacity;                      // of one GPU
+  std::optional<PlanNumbers> numbers;  // empty for an illegal plan
+};
+
+/// Where the order of two plans' step times changes along the swept key.
+struct Crossover {
+  std::string below;  // the faster plan before the crossing
+  std::string above;  // the faster plan behind it
+  std::string key;
+  double at = 0;  // interpolated value of the key
+};
+
+/// Where a plan stops fitting along the swept key.
+struct MemoryWall {
+  std::string plan;
+  std::string key;
+  std::optional<PointValue> last_that_fits;  // empty when not even the first does
+  PointValue first_that_does_not;
+};
+
+/// A requirement of the study that does not hold.
+struct FailedRequirement {
+  std::string plan;
+  std::vector<PointValue> point;
+  std::string message;
+};
+
+struct StudyResult {
+  std::string name;
+  std::string file;
+  std::string model;
+  std::string cluster;
+  std::string profile;
+  std::int64_t gpus = 1;
+  std::vector<std::string> settings;  // of the workload and of the plans, one sentence each
+  std::vector<PlanResult> rows;
+  std::vector<Crossover> crossovers;
+  std::vector<MemoryWall> walls;
+  std::vector<FailedRequirement> failed;
+
+  /// Whether some plan fits somewhere.
+  [[nodiscard]] bool any_fits() const {
+    for (const PlanResult& row : rows) {
+      if (row.verdict == Verdict::fits) {
+        return true;
+      }
+    }
+    return false;
+  }
+};
+
+}  // namespace trireme::ledger

@@ -1,0 +1,235 @@
+#include "sim/study/evaluate.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "sim/config/words.h"
+#include "sim/core/error.h"
+#include "sim/core/nearest.h"
+#include "sim/engine/sizes.h"
+#include "sim/plan/lower.h"
+#include "sim/plan/plan.h"
+#include "sim/study/point.h"
+#include "sim/study/rates.h"
+#include "sim/study/requirements.h"
+#include "sim/study/trends.h"
+#include "sim/units/text.h"
+
+namespace trireme::study {
+
+using ledger::PlanNumbers;
+using ledger::PlanResult;
+using ledger::StudyResult;
+using ledger::Verdict;
+
+namespace {
+
+double gibibytes(Bytes amount) {
+  return static_cast<double>(amount.value()) / static_cast<double>(std::int64_t{1} << 30);
+}
+
+/// "needs 93.1 GiB of 79.2 GiB in backward, ...: the largest are ..."
+std::string too_large(const ledger::MemoryLedger& memory, Bytes capacity) {
+  std::array<std::size_t, kMemoryItemNames.size()> order{};
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return memory.by_item[a] > memory.by_item[b];
+  });
+  return fmt::format(
+      "needs {:.2f} GiB of {:.2f} GiB ({}); the largest items are {} {:.2f} GiB, {} {:.2f} GiB, "
+      "{} {:.2f} GiB",
+      gibibytes(memory.allocated),
+      gibibytes(capacity),
+      memory.instant,
+      kMemoryItemNames[order[0]],
+      gibibytes(memory.by_item[order[0]]),
+      kMemoryItemNames[order[1]],
+      gibibytes(memory.by_item[order[1]]),
+      kMemoryItemNames[order[2]],
+      gibibytes(memory.by_item[order[2]]));
+}
+
+ledger::StepResult step_result(const ledger::TimeLedger& time,
+                               const ledger::FlopLedger& flops,
+                               const plan::Plan& plan,
+                               const config::GpuSpec& gpu) {
+  const std::int64_t gpus = plan.ranks();
+  const FlopsPerSecond peak = gpu.peak_dense_bf16;
+  ledger::StepResult step;
+  step.time = time;
+  step.tokens_per_second_per_gpu =
+      tokens_per_second_per_gpu(Tokens(plan.step_tokens()), gpus, time.step);
+  step.mfu = flop_utilisation(flops.model, gpus, peak, time.step);
+  step.mfu_full_attention = flop_utilisation(flops.model_full_attention, gpus, peak, time.step);
+  step.hfu = flop_utilisation(flops.executed, 1, peak, time.step);
+  step.exposed_fraction = ratio(time.exposed_communication, time.step);
+  step.bound_by = bound_by(time);
+  return step;
+}
+
+PlanResult evaluate_at(const config::StudySpec& study,
+                       const config::PlanSpec& spec,
+                       const std::vector<ledger::PointValue>& point) {
+  const config::GpuSpec& gpu = study.cluster.gpu;
+  PlanResult result;
+  result.plan = spec.name;
+  result.point = point;
+  result.capacity = gpu.memory_visible;
+  const plan::Resolution resolution = plan::resolve(study, spec);
+  if (!resolution.feasibility.legal()) {
+    for (const Refusal& refusal : resolution.feasibility.refusals) {
+      result.reasons.push_back(fmt::format("{}: {}", refusal.rule, refusal.message));
+    }
+    return result;
+  }
+
+  const program::Program program = plan::lower(resolution.plan);
+  const engine::Machine machine = machine_of(study.cluster);
+  const std::int64_t rank = engine::largest_sender(program, machine.gpus_per_node);
+  PlanNumbers numbers;
+  numbers.bytes = engine::read_bytes(program, machine.gpus_per_node, rank);
+  numbers.memory = engine::read_memory(program);
+  numbers.flops = engine::read_flops(program);
+  result.rank_class = "the largest";
+  if (numbers.memory.allocated <= result.capacity) {
+    result.verdict = Verdict::fits;
+    result.reasons.push_back(
+        "allocated memory is within the capacity; reserved memory and what lies outside the "
+        "allocator are not modelled yet");
+  } else {
+    result.verdict = Verdict::does_not_fit;
+    result.reasons.push_back(too_large(numbers.memory, result.capacity));
+  }
+  if (spec.framework != config::Framework::generic) {
+    result.reasons.push_back(
+        fmt::format("memory is that of the generic recipe: none of framework {} is modelled yet",
+                    config::word_for(config::kFrameworkWords, spec.framework)));
+  }
+  if (const auto time = engine::read_time(program, machine)) {
+    numbers.step = step_result(*time, numbers.flops, resolution.plan, gpu);
+  } else {
+    result.reasons.push_back(engine::unknown_kernel(program, machine));
+  }
+  result.numbers = std::move(numbers);
+  return result;
+}
+
+std::string yes_or_no(bool value) {
+  return value ? "yes" : "no";
+}
+
+/// What all plans share and the reader of a table must know.
+std::vector<std::string> settings_of(const config::StudySpec& study) {
+  const config::WorkloadSpec& workload = study.workload;
+  std::vector<std::string> settings;
+  settings.push_back(fmt::format("micro batch {}, global batch {}, causal attention: {}",
+                                 workload.micro_batch.value,
+                                 workload.global_batch
+                                     ? std::to_string(workload.global_batch->value)
+                                     : "one micro batch per data-parallel rank",
+                                 yes_or_no(workload.causal)));
+  for (const config::PlanSpec& plan : study.plans) {
+    settings.push_back(fmt::format("{}: attention kernel {}, recompute {}, loss {}, framework {}",
+                                   plan.name,
+                                   config::word_for(config::kAttentionWords, plan.attention),
+                                   plan.recompute == config::Recompute::offload_host
+                                       ? "full with offload to the host"
+                                       : config::word_for(config::kRecomputeWords, plan.recompute),
+                                   config::word_for(config::kLossWords, plan.loss),
+                                   config::word_for(config::kFrameworkWords, plan.framework)));
+  }
+  return settings;
+}
+
+StudyResult result_without_rows(const config::StudySpec& study) {
+  StudyResult result;
+  result.name = study.name;
+  result.file = study.file;
+  result.model = study.model.name;
+  result.cluster = study.cluster.name;
+  result.profile = study.cluster.profile.name;
+  result.gpus = study.cluster.gpus();
+  result.settings = settings_of(study);
+  return result;
+}
+
+void add_point(const config::StudySpec& study,
+               const config::SweepPoint& swept,
+               StudyResult& result) {
+  const std::size_t first = result.rows.size();
+  const std::vector<ledger::PointValue> point = point_of(study, swept);
+  for (const config::PlanSpec& plan : study.plans) {
+    result.rows.push_back(evaluate_at(study, plan, point));
+  }
+  check_requirements(study.require, std::span(result.rows).subspan(first), result.failed);
+}
+
+}  // namespace
+
+engine::Machine machine_of(const config::ClusterSpec& cluster) {
+  engine::Machine machine;
+  machine.costs = cluster.profile.costs;
+  machine.nic_rate = cluster.nic_per_gpu;
+  machine.gpus_per_node = cluster.gpus_per_node.value;
+  return machine;
+}
+
+PlanResult evaluate(const config::StudySpec& study, const config::PlanSpec& plan) {
+  return evaluate_at(study, plan, point_of(study, {}));
+}
+
+std::vector<PlanResult> evaluate(const config::StudySpec& study) {
+  return compare(study).rows;
+}
+
+StudyResult compare(const config::StudySpec& study) {
+  StudyResult result = result_without_rows(study);
+  add_point(study, {}, result);
+  return result;
+}
+
+StudyResult sweep(const config::StudyFile& file,
+                  const std::string& only_plan,
+                  const std::function<void(std::size_t, std::size_t)>& progress) {
+  const auto chosen = [&](config::StudySpec study) {
+    return only_plan.empty() ? study : only(study, only_plan);
+  };
+  StudyResult result = result_without_rows(chosen(file.base()));
+  const std::vector<config::SweepPoint>& points = file.points();
+  if (points.empty()) {
+    add_point(chosen(file.base()), {}, result);
+  }
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    add_point(chosen(file.at(points[i])), points[i], result);
+    progress(i + 1, points.size());
+  }
+  result.crossovers = find_crossovers(result.rows);
+  result.walls = find_memory_walls(result.rows);
+  return result;
+}
+
+const config::PlanSpec& find_plan(const config::StudySpec& study, const std::string& name) {
+  std::vector<std::string> names;
+  for (const config::PlanSpec& plan : study.plans) {
+    if (plan.name == name) {
+      return plan;
+    }
+    names.push_back(plan.name);
+  }
+  throw Error(ErrorKind::command_line,
+              SourceLocation{.file = study.file},
+              fmt::format("no plan is named '{}'", name),
+              hint_near(name, names));
+}
+
+config::StudySpec only(const config::StudySpec& study, const std::string& name) {
+  config::StudySpec one = study;
+  one.plans = {find_plan(study, name)};
+  std::erase_if(one.require, [&](const config::RequireSpec& r) { return r.plan != name; });
+  return one;
+}
+
+}  // namespace trireme::study
