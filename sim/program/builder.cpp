@@ -82,17 +82,16 @@ TensorId Builder::declare_view(TensorId base,
   return add(view);
 }
 
-TensorId Builder::declare_shard_of(TensorId base,
-                                   std::string_view part,
-                                   AxisMask group,
-                                   int dim) {
+TensorId Builder::declare_shard_of(TensorId base, std::string_view part, AxisMask group, int dim) {
   Tensor shard = tensor(base);
-  const AxisMask taken = static_cast<AxisMask>(
-      group & (shard.layout.partial_axes() | shard.layout.sharded_axes()));
+  const AxisMask taken =
+      static_cast<AxisMask>(group & (shard.layout.partial_axes() | shard.layout.sharded_axes()));
   if (taken != 0) {
-    throw BuildError(fmt::format("tensor '{}': its shard '{}' needs a tensor that is whole on "
-                                 "every rank of the group",
-                                 display_name(shard), part));
+    throw BuildError(
+        fmt::format("tensor '{}': its shard '{}' needs a tensor that is whole on "
+                    "every rank of the group",
+                    display_name(shard),
+                    part));
   }
   shard.part = part;
   shard.base = base;
@@ -120,6 +119,7 @@ void Builder::begin_segment(std::string_view label) {
   node.end = static_cast<std::uint32_t>(program_.nodes_.size() + 1);
   program_.nodes_.push_back(node);
   program_.segments_.push_back({label, static_cast<OpId>(program_.ops_.size()), 0});
+  in_segment_ = true;
 }
 
 void Builder::open_repeat(Index index, std::int64_t first, std::int64_t step, std::int64_t count) {
@@ -145,9 +145,11 @@ void Builder::open_repeat(Index index, std::int64_t first, std::int64_t step, st
   node.count = static_cast<std::int32_t>(count);
   open_repeats_[depth_++] = static_cast<std::uint32_t>(program_.nodes_.size());
   program_.nodes_.push_back(node);
+  in_segment_ = false;
 }
 
 void Builder::close_repeat() {
+  in_segment_ = false;
   program_.nodes_[open_repeats_[--depth_]].end = static_cast<std::uint32_t>(program_.nodes_.size());
 }
 
@@ -158,11 +160,7 @@ Op& Builder::emit(Function function,
 }
 
 Op& Builder::emit(Function function, std::string_view label, std::span<const Operand> operands) {
-  const bool inside_segment =
-      !program_.nodes_.empty() && program_.nodes_.back().kind == Node::Kind::run &&
-      (depth_ == 0 || open_repeats_[depth_ - 1] < program_.nodes_.size() - 1) &&
-      program_.nodes_.back().end == program_.nodes_.size();
-  if (!inside_segment) {
+  if (!in_segment_) {
     throw BuildError(fmt::format("operation '{}': no segment has begun", label));
   }
   Op op;

@@ -141,6 +141,7 @@ class Builder {
   Program program_;
   std::array<std::uint32_t, 8> open_repeats_{};
   std::size_t depth_ = 0;
+  bool in_segment_ = false;  // operations go to the last segment
   Phase phase_ = Phase::forward;
   Component component_ = Component::attention;
 };
