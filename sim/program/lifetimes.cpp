@@ -1,6 +1,9 @@
 #include "sim/program/lifetimes.h"
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -26,8 +29,12 @@ struct Range {
   }
 
   [[nodiscard]] bool disjoint(const Range& other) const {
-    return hi < other.lo || other.hi < lo ||
-           (stride == other.stride && (other.lo - lo) % stride != 0);
+    if (hi < other.lo || other.hi < lo) {
+      return true;
+    }
+    const std::int32_t common =
+        std::gcd(lo == hi ? 0 : stride, other.lo == other.hi ? 0 : other.stride);
+    return common > 1 && (other.lo - lo) % common != 0;
   }
 };
 
@@ -54,8 +61,27 @@ struct Instances {
   }
 };
 
-/// Takes `cut` out of `whole`, appending what is left to `rest`. Unit strides.
-void subtract(Instances whole, const Instances& cut, std::vector<Instances>& rest) {
+using Strides = std::array<std::int32_t, kIndexCount>;  // 0: only single values so far
+
+/// Makes `strides` those of `instances` too. Returns false where they differ already.
+bool adopt(Strides& strides, const Instances& instances) {
+  for (std::size_t i = 0; i < kIndexCount; ++i) {
+    const Range& range = instances.range[i];
+    if (range.lo != range.hi) {
+      if (strides[i] != 0 && strides[i] != range.stride) {
+        return false;
+      }
+      strides[i] = range.stride;
+    }
+  }
+  return true;
+}
+
+/// Takes `cut` out of `whole`, appending what is left to `rest`. All ranges have these strides.
+void subtract(Instances whole,
+              const Instances& cut,
+              const Strides& strides,
+              std::vector<Instances>& rest) {
   if (whole.disjoint(cut)) {
     rest.push_back(whole);
     return;
@@ -63,13 +89,13 @@ void subtract(Instances whole, const Instances& cut, std::vector<Instances>& res
   for (std::size_t i = 0; i < kIndexCount; ++i) {
     Instances piece = whole;
     if (whole.range[i].lo < cut.range[i].lo) {
-      piece.range[i].hi = cut.range[i].lo - 1;
+      piece.range[i].hi = cut.range[i].lo - strides[i];
       rest.push_back(piece);
       whole.range[i].lo = cut.range[i].lo;
     }
     piece = whole;
     if (whole.range[i].hi > cut.range[i].hi) {
-      piece.range[i].lo = cut.range[i].hi + 1;
+      piece.range[i].lo = cut.range[i].hi + strides[i];
       rest.push_back(piece);
       whole.range[i].hi = cut.range[i].hi;
     }
@@ -84,6 +110,7 @@ struct Context {
   std::uint8_t depth = 0;
   IndexMask bound = 0;
   IndexMask looping = 0;  // bound by a repeat of more than one iteration
+  IndexMask beyond = 0;   // bound by a repeat that leaves the extents
 };
 
 /// One reference to a tensor's memory, with the instances it reaches over the whole step.
@@ -97,7 +124,8 @@ struct Use {
   /// The repeat at whose end the use is over, for a tensor that does not vary over its index.
   std::int32_t ends_with_repeat = -1;
   std::int64_t instances_per_end = 1;
-  std::uint32_t position = 0;  // program order of the operation, or of the repeat's end
+  /// Program order: of the operation, which reads before it writes, or of the repeat's end.
+  std::uint32_t position = 0;
 };
 
 class LifetimeDeriver {
@@ -174,6 +202,7 @@ class LifetimeDeriver {
         last_op_[closing] = next_op - 1;
         open.bound = static_cast<IndexMask>(open.bound & ~index_bit(nodes_[closing].index));
         open.looping = static_cast<IndexMask>(open.looping & ~index_bit(nodes_[closing].index));
+        open.beyond = static_cast<IndexMask>(open.beyond & ~index_bit(nodes_[closing].index));
       }
       if (i == nodes_.size()) {
         break;
@@ -185,6 +214,11 @@ class LifetimeDeriver {
         open.bound = static_cast<IndexMask>(open.bound | index_bit(node.index));
         if (node.count > 1) {
           open.looping = static_cast<IndexMask>(open.looping | index_bit(node.index));
+        }
+        const std::int32_t last = node.first + node.step * (node.count - 1);
+        if (std::min(node.first, last) < 0 ||
+            std::max(node.first, last) >= extents_[static_cast<std::size_t>(node.index)]) {
+          open.beyond = static_cast<IndexMask>(open.beyond | index_bit(node.index));
         }
         continue;
       }
@@ -229,15 +263,16 @@ class LifetimeDeriver {
     const auto& offset = operands_[uses_[first].operand].ref.offset;
     for (std::uint32_t i = first; i < last && simple; ++i) {
       const Operand& operand = operands_[uses_[i].operand];
-      const IndexMask bound = contexts_[context_of_op_[uses_[i].op]].bound;
+      const Context& around = contexts_[context_of_op_[uses_[i].op]];
       simple = (tensor.resident
-                    ? operand.ref.offset == std::array<std::int16_t, kIndexCount>{}
+                    ? operand.ref.offset == std::array<std::int16_t, kIndexCount>{} &&
+                          (tensor.varies & around.beyond) == 0
                     : context_of_op_[uses_[i].op] == context && operand.ref.offset == offset) &&
-               (tensors_[operand.ref.tensor].varies & ~bound) == 0 &&
+               (tensors_[operand.ref.tensor].varies & ~around.bound) == 0 &&
                tensors_[operand.ref.tensor].storage != Storage::in_place;
     }
     if (simple && tensor.resident) {
-      return;  // always there, and every reference stays within the loops' extents
+      return;  // always there, and every reference stays within the extents
     }
     if (simple && derive_within_one_run(root, first, last)) {
       return;
@@ -250,7 +285,9 @@ class LifetimeDeriver {
   bool derive_within_one_run(TensorId root, std::uint32_t first, std::uint32_t last) {
     const Operand& birth = operands_[uses_[first].operand];
     const Operand& death = operands_[uses_[last - 1].operand];
-    if (birth.access != Access::write ||
+    const bool written_and_read_at_once =
+        first + 1 < last && uses_[first + 1].op == uses_[first].op;
+    if (birth.access != Access::write || written_and_read_at_once ||
         (death.access == Access::write && tensors_[root].role != Role::workspace)) {
       return false;
     }
@@ -290,7 +327,7 @@ class LifetimeDeriver {
     Use use;
     use.op = uses_[use_index].op;
     use.operand = operands_[uses_[use_index].operand];
-    use.position = 2 * use.op;
+    use.position = 4 * use.op + (use.operand.access == Access::write ? 1 : 0);
     const Tensor& memory = tensors_[tensors_[use.operand.ref.tensor].root];
     const Context& context = contexts_[context_of_op_[use.op]];
     const IndexMask varies = tensors_[use.operand.ref.tensor].varies;
@@ -314,7 +351,7 @@ class LifetimeDeriver {
         }
       } else if (repeat.count > 1 && use.ends_with_repeat < 0 && !memory.resident) {
         use.ends_with_repeat = id;
-        use.position = 2 * last_op_[id] + 1;
+        use.position = 4 * last_op_[id] + 2;
       }
     }
     return use;
@@ -333,34 +370,32 @@ class LifetimeDeriver {
     return a.position < b.position;
   }
 
-  /// How much of `use` the other uses reach as well.
+  /// How much of `use` the other uses reach as well; `some` where different strides meet.
   template <class Iterator>
   Overlap overlap(const Use& use, Iterator begin, Iterator end) const {
     bool touched = false;
-    bool unit_strides = true;
+    Strides strides{};
+    bool one_stride = adopt(strides, use.instances);
     for (Iterator other = begin; other != end; ++other) {
       if (other->instances.contains(use.instances)) {
         return Overlap::all;
       }
-      touched = touched || !other->instances.disjoint(use.instances);
-      for (const Range& range : other->instances.range) {
-        unit_strides = unit_strides && range.stride == 1;
+      if (!other->instances.disjoint(use.instances)) {
+        touched = true;
+        one_stride = adopt(strides, other->instances) && one_stride;
       }
     }
     if (!touched) {
       return Overlap::none;
     }
-    for (const Range& range : use.instances.range) {
-      unit_strides = unit_strides && range.stride == 1;
-    }
-    if (!unit_strides) {
+    if (!one_stride) {
       return Overlap::some;
     }
     std::vector<Instances> left{use.instances};
     for (Iterator other = begin; other != end && !left.empty(); ++other) {
       std::vector<Instances> rest;
       for (const Instances& piece : left) {
-        subtract(piece, other->instances, rest);
+        subtract(piece, other->instances, strides, rest);
       }
       left = std::move(rest);
     }
@@ -375,9 +410,11 @@ class LifetimeDeriver {
     }
     std::stable_sort(
         uses.begin(), uses.end(), [this](const Use& a, const Use& b) { return earlier(a, b); });
-    check_single_assignment(uses);
-    check_successors(uses);
     const Tensor& memory = tensors_[root];
+    if (!memory.resident) {  // a resident buffer may be written again and again
+      check_single_assignment(uses);
+    }
+    check_owners(uses);
     if (memory.resident) {
       check_extents(memory, uses);
       return;
@@ -430,9 +467,20 @@ class LifetimeDeriver {
 
   void check_single_assignment(const std::vector<Use>& uses) const {
     for (auto one = uses.begin(); one != uses.end(); ++one) {
+      if (one->operand.access != Access::write) {
+        continue;
+      }
+      const Context& context = contexts_[context_of_op_[one->op]];
+      const TensorId id = one->operand.ref.tensor;
+      const auto again = static_cast<IndexMask>(context.looping & ~tensors_[id].varies);
+      if (again != 0) {
+        refuse(*one,
+               fmt::format("it is written inside a repeat over '{}' that it does not vary over: "
+                           "index or peel",
+                           kIndexNames[static_cast<std::size_t>(std::countr_zero(again))]));
+      }
       for (auto other = one + 1; other != uses.end(); ++other) {
-        if (one->operand.access == Access::write && other->operand.access == Access::write &&
-            one->operand.ref.tensor == other->operand.ref.tensor &&
+        if (other->operand.access == Access::write && other->operand.ref.tensor == id &&
             !one->instances.disjoint(other->instances)) {
           refuse(*other, fmt::format("it is written twice, before by '{}'", ops_[one->op].label));
         }
@@ -440,25 +488,55 @@ class LifetimeDeriver {
     }
   }
 
-  /// A tensor that takes over another's memory must be written before it is used, and the other
-  /// must not be used afterwards.
-  void check_successors(const std::vector<Use>& uses) const {
-    for (auto use = uses.begin(); use != uses.end(); ++use) {
-      const TensorId id = use->operand.ref.tensor;
-      bool written = tensors_[id].storage != Storage::in_place;
-      for (auto before = uses.begin(); before != use; ++before) {
-        const TensorId other = before->operand.ref.tensor;
-        const bool writes = before->operand.access == Access::write && before->op != use->op &&
-                            !before->instances.disjoint(use->instances);
-        written = written || (writes && other == id);
-        if (writes && tensors_[other].storage == Storage::in_place && tensors_[other].base == id) {
-          refuse(*use, fmt::format("'{}' has taken over its memory", tensors_[other].name));
+  /// The tensor whose values memory holds while `id` is valid: itself, or what it is a view of.
+  [[nodiscard]] TensorId contents(TensorId id) const {
+    while (tensors_[id].storage == Storage::view) {
+      id = tensors_[id].base;
+    }
+    return id;
+  }
+
+  /// Memory that in-place successors take over belongs to the last that was written: only it and
+  /// its views may be used, and only its own successor may take over.
+  void check_owners(const std::vector<Use>& uses) {
+    takeovers_.clear();
+    for (const Use& use : uses) {
+      const TensorId id = use.operand.ref.tensor;
+      const bool takes_over =
+          tensors_[id].storage == Storage::in_place && use.operand.access == Access::write;
+      const TensorId wanted = contents(takes_over ? tensors_[id].base : id);
+      TensorId owner = tensors_[id].root;
+      for (const Use& takeover : takeovers_) {
+        if (!takeover.instances.disjoint(use.instances)) {
+          owner = takeover.operand.ref.tensor;
         }
       }
-      if (!written && use->operand.access != Access::write) {
-        refuse(*use, "it is used before any operation writes it");
+      if (wanted != owner) {
+        refuse_owner(use, wanted, owner);
+      }
+      if (owner != tensors_[id].root) {
+        std::vector<Use> to_owner;
+        std::copy_if(takeovers_.begin(),
+                     takeovers_.end(),
+                     std::back_inserter(to_owner),
+                     [&](const Use& takeover) { return takeover.operand.ref.tensor == owner; });
+        if (overlap(use, to_owner.begin(), to_owner.end()) != Overlap::all) {
+          refuse(use, "only some of its instances have been written: peel the boundary");
+        }
+      }
+      if (takes_over) {
+        takeovers_.push_back(use);
       }
     }
+  }
+
+  [[noreturn]] void refuse_owner(const Use& use, TensorId wanted, TensorId owner) const {
+    for (TensorId id = owner; id != tensors_[id].root; id = contents(tensors_[id].base)) {
+      if (contents(tensors_[id].base) == wanted) {
+        refuse(use, fmt::format("'{}' has taken over its memory", tensors_[id].name));
+      }
+    }
+    refuse(use, "it is used before any operation writes it");
   }
 
   void check_extents(const Tensor& memory, const std::vector<Use>& uses) const {
@@ -490,6 +568,7 @@ class LifetimeDeriver {
   std::vector<std::uint32_t> first_use_;
   std::vector<UseIndex> uses_;
   std::vector<Use> sorted_;
+  std::vector<Use> takeovers_;
 };
 
 }  // namespace
