@@ -12,10 +12,55 @@ void refuse(const SourceLocation& where, std::string message, std::string hint) 
 
 std::int64_t parse_version(std::string_view text) {
   if (text != "1") {
-    throw BadText(fmt::format("version {} is not known", in_quotes(text)), "accepted: 1");
+    throw BadText(fmt::format("{} is not known", in_quotes(text)), "accepted: 1");
   }
   return 1;
 }
+
+namespace {
+
+/// What other tools call a key of ours.
+struct Synonym {
+  std::string_view theirs;
+  std::string_view ours;
+};
+
+constexpr Synonym kSynonyms[] = {
+    {"gradient_checkpointing", "recompute"},
+    {"activation_checkpointing", "recompute"},
+    {"seq_len", "sequence"},
+    {"seq_length", "sequence"},
+    {"sequence_length", "sequence"},
+    {"micro_batch_size", "micro_batch"},
+    {"global_batch_size", "global_batch"},
+    {"tensor_model_parallel_size", "tensor_parallel"},
+    {"tensor_parallel_size", "tensor_parallel"},
+    {"tp", "tensor_parallel"},
+    {"context_parallel", "ring"},
+    {"context_parallel_size", "ring"},
+    {"cp", "ring"},
+    {"data_parallel_size", "data_parallel"},
+    {"dp", "data_parallel"},
+    {"num_layers", "layers"},
+    {"num_hidden_layers", "layers"},
+    {"hidden_size", "hidden"},
+    {"num_attention_heads", "heads"},
+    {"num_key_value_heads", "kv_heads"},
+    {"intermediate_size", "width"},
+    {"ffn_hidden_size", "width"},
+    {"vocab_size", "vocabulary"},
+};
+
+std::string hint_for_key(const std::string& key, const std::vector<std::string>& keys) {
+  for (const Synonym& synonym : kSynonyms) {
+    if (synonym.theirs == key && std::find(keys.begin(), keys.end(), synonym.ours) != keys.end()) {
+      return fmt::format("did you mean '{}'?", synonym.ours);
+    }
+  }
+  return hint_near(key, keys);
+}
+
+}  // namespace
 
 MapReader::MapReader(const Node& map,
                      std::string path,
@@ -33,7 +78,7 @@ MapReader::MapReader(const Node& map,
     if (std::find(keys_.begin(), keys_.end(), entry.key) == keys_.end()) {
       refuse(entry.key_where(),
              fmt::format("unknown key {}{}", in_quotes(entry.key), in_path()),
-             hint_near(entry.key, keys_));
+             hint_for_key(entry.key, keys_));
     }
   }
 }
@@ -51,7 +96,8 @@ const Node* MapReader::find(std::string_view key) const {
          "MapReader: a key was asked for that was not declared");
   const Node* const value = map_->find(key);
   if (value != nullptr && value->kind == NodeKind::empty) {
-    refuse(value->where(), fmt::format("{}: a value is missing", key));
+    refuse(
+        value->where(), fmt::format("{}: a value is missing", key), "write one behind the colon");
   }
   return value;
 }

@@ -45,9 +45,9 @@ struct Sourced {
 template <class Parse>
 auto parse_node(const Node& node, std::string_view name, Parse&& parse) {
   if (!node.is_text()) {
-    refuse(
-        node.where(),
-        std::string(name) + ": expected one value, found " + std::string(description(node.kind)));
+    refuse(node.where(),
+           std::string(name) + ": expected one value, found " + std::string(description(node.kind)),
+           "write one text behind the colon");
   }
   try {
     return std::invoke(parse, std::string_view(node.text));

@@ -101,12 +101,35 @@ Node make_map(const Position& position) {
   return node;
 }
 
+std::string_view key_of_text(std::string_view parent) {
+  for (const std::string_view reference : {"model", "cluster", "gpu", "profile"}) {
+    if (parent == reference) {
+      return "use";
+    }
+  }
+  for (const std::string_view degree : {"ulysses", "tensor_parallel"}) {
+    if (parent == degree) {
+      return "degree";
+    }
+  }
+  return {};
+}
+
 Node merged(Node base, const Node& overrides) {
-  if (!base.is_map() || !overrides.is_map()) {
+  if (!base.is_map() || !overrides.is_map() || base.find("value") != nullptr) {
     return overrides;
   }
   for (const Entry& entry : overrides.entries) {
     if (Node* const old = base.find(entry.key)) {
+      const std::string_view text_key = key_of_text(entry.key);
+      if (old->is_text() && entry.value.is_map() && !text_key.empty()) {
+        Node as_map = make_map(old->position);
+        as_map.set(text_key, old->position, std::move(*old));
+        *old = std::move(as_map);
+      } else if (old->is_map() && entry.value.is_text() && text_key == "degree") {
+        old->set(text_key, entry.key_position, entry.value);
+        continue;
+      }
       Node laid_over = merged(std::move(*old), entry.value);
       base.set(entry.key, entry.key_position, std::move(laid_over));
     } else {

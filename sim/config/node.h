@@ -91,8 +91,14 @@ struct Entry {
 /// An empty map that stands at `position`.
 [[nodiscard]] Node make_map(const Position& position);
 
-/// `base` with the entries of the map `overrides` laid over it: maps are merged key by key,
-/// anything else replaces what stood there. Every value keeps the place where it was written.
+/// What a text stands for under a key that also takes a map: `gpu: h100-sxm` is short for
+/// `gpu: {use: h100-sxm}` and `ulysses: 8` for `ulysses: {degree: 8}`. Empty for other keys.
+[[nodiscard]] std::string_view key_of_text(std::string_view parent);
+
+/// `base` with the entries of the map `overrides` laid over it: maps are merged key by key (a short
+/// text as the map that it stands for), anything else replaces what stood there, and so does a
+/// value that has a source: `{value: ..., source: ...}` is one thing. Every value keeps the place
+/// where it was written.
 [[nodiscard]] Node merged(Node base, const Node& overrides);
 
 /// "text", "a list", "a map" or "nothing", as messages name what was found.

@@ -126,22 +126,6 @@ Node& find_plan(Node& root, const SweepValue& value, const std::string& name) {
   refuse_key(value, fmt::format("names no plan {}", in_quotes(name)), hint_near(name, names));
 }
 
-/// What a text stands for when a key inside it is swept: `model: llama-3.1-8b` is the `use` of a
-/// map, `ulysses: 8` the `degree` of one.
-std::string_view key_of_text(std::string_view parent) {
-  for (const std::string_view reference : {"model", "cluster", "gpu", "profile"}) {
-    if (parent == reference) {
-      return "use";
-    }
-  }
-  for (const std::string_view degree : {"ulysses", "tensor_parallel"}) {
-    if (parent == degree) {
-      return "degree";
-    }
-  }
-  return {};
-}
-
 /// The map under `key` of `parent`, made where there is none.
 Node& child_map(Node& parent, const std::string& key, const SweepValue& value) {
   Node* const child = parent.find(key);

@@ -204,7 +204,9 @@ Node with_preset(const Node& written,
       continue;
     }
     if (degree && !preset.has_degree) {
-      refuse(degree->where, fmt::format("degree: the plan preset '{}' has none", preset.name));
+      refuse(degree->where,
+             fmt::format("degree: the plan preset '{}' has none", preset.name),
+             "leave the key out");
     }
     if (!degree && preset.has_degree) {
       map.echo_default("degree", std::to_string(gpus_per_node));

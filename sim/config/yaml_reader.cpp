@@ -173,7 +173,9 @@ class TreeBuilder final : public YAML::EventHandler {
       fail(position, "a key must be text", "write it as 'key: value'");
     }
     if (frames_.size() >= static_cast<std::size_t>(kDeepestNesting)) {
-      fail(position, fmt::format("nested deeper than {} levels", kDeepestNesting));
+      fail(position,
+           fmt::format("nested deeper than {} levels", kDeepestNesting),
+           "no file of trireme needs more than a few");
     }
     Frame frame;
     frame.node.kind = kind;
@@ -232,11 +234,14 @@ Node read_yaml(std::shared_ptr<const SourceText> source) {
     if (!parser.HandleNextDocument(builder)) {
       throw Error(ErrorKind::input,
                   SourceLocation{.file = source->file()},
-                  "the file holds no YAML document");
+                  "the file holds no YAML document",
+                  "write 'key: value' lines");
     }
     parser.HandleNextDocument(builder);
   } catch (const YAML::Exception& bad) {
-    fail(builder.at(bad.mark), fmt::format("not valid YAML: {}", bad.msg));
+    fail(builder.at(bad.mark),
+         fmt::format("not valid YAML: {}", bad.msg),
+         "check the brackets, quotes and indentation up to this place");
   }
   return builder.take();
 }

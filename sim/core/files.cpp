@@ -129,13 +129,14 @@ std::string read_text_file(const std::filesystem::path& path,
   }
   std::string text = read_up_to(file.number(), largest, fail);
   if (text.empty()) {
-    fail("is empty");
+    fail("is empty", "is this the file that you meant?");
   }
   if (static_cast<std::int64_t>(text.size()) > largest) {
     fail(fmt::format("is larger than {} bytes", largest), "is this the file that you meant?");
   }
   if (const std::size_t nul = text.find('\0'); nul != std::string::npos) {
-    fail(fmt::format("is not a text file: byte {} is NUL", nul + 1));
+    fail(fmt::format("is not a text file: byte {} is NUL", nul + 1),
+         "is this the file that you meant?");
   }
   if (const std::size_t valid = utf8_valid_prefix(text); valid < text.size()) {
     fail(fmt::format("is not UTF-8: byte {} is wrong", valid + 1), "save it as UTF-8");
