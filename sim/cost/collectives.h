@@ -51,6 +51,15 @@ namespace trireme::cost {
                               machine.collectives.reduce_scatter);
 }
 
+/// Whether an all-reduce of elements of `type` is computed by the node's switches.
+[[nodiscard]] inline bool reduces_in_switches(ElementType type,
+                                              Group group,
+                                              const MachineCosts& machine) {
+  const auto& switches = machine.collectives.all_reduce_nvls;
+  return group.ranks == group.ranks_per_node && switches && group.ranks >= switches->least_ranks &&
+         group.ranks <= switches->most_ranks && switch_reduces(type);
+}
+
 /// All-reduce of a buffer of `reduced` bytes of elements of `type`: in the switches where they can,
 /// else on a ring.
 [[nodiscard]] inline Seconds all_reduce_time(Bytes reduced,
@@ -63,10 +72,9 @@ namespace trireme::cost {
     return multi_node_ring_time(
         reduced, 2, group.ranks, group.ranks_per_node, nic_rate, ring.all_reduce_step, ring);
   }
-  const auto& switches = machine.collectives.all_reduce_nvls;
-  if (switches && group.ranks >= switches->least_ranks && group.ranks <= switches->most_ranks &&
-      switch_reduces(type)) {
-    return switch_all_reduce_time(static_cast<double>(reduced.value()), *switches);
+  if (reduces_in_switches(type, group, machine)) {
+    return switch_all_reduce_time(static_cast<double>(reduced.value()),
+                                  *machine.collectives.all_reduce_nvls);
   }
   const double chunk = static_cast<double>(reduced.value()) / static_cast<double>(group.ranks);
   return node_collective_time(2 * static_cast<double>(group.ranks - 1) * chunk,
@@ -120,6 +128,11 @@ struct CollectiveInfo {
   std::string_view name;
   std::string_view description;
   std::string_view bibliography_key;
+  /// Of the bytes sent, as `explain` prints it: the id in docs/equations.md, and the formula in N
+  /// (the payload) and n (the ranks) where chunks are equal, and in chunks where they are not.
+  std::string_view bytes_equation;
+  std::string_view bytes_formula;
+  std::string_view uneven_bytes_formula;
   CollectiveBytes (*bytes)(Elements payload, ElementType type, Group group, std::int64_t position);
   /// What a rank's link must carry at least in one direction, however the collective is done.
   Bytes (*least_sent)(Bytes payload, Group group);
