@@ -50,6 +50,12 @@ TensorId Builder::add(Tensor tensor) {
                                  tensor.name,
                                  shape_in_symbols(mesh, tensor)));
   }
+  if (tensor.base != kNoTensor &&
+      tensor.local_bytes() > program_.tensors_[tensor.base].local_bytes()) {
+    throw BuildError(fmt::format("tensor '{}': it does not fit into the memory of '{}'",
+                                 display_name(tensor),
+                                 display_name(program_.tensors_[tensor.base])));
+  }
   program_.tensors_.push_back(tensor);
   return static_cast<TensorId>(id);
 }

@@ -106,7 +106,7 @@ class Builder {
     }
   }
 
-  /// Emits one operation: operands as op_table() lists them. Returns it for attributes to be set.
+  /// Emits one operation: operands as function_table() lists them. Returns it for attributes to be set.
   Op& emit(Function function, std::string_view label, std::initializer_list<Operand> operands);
   Op& emit(Function function, std::string_view label, std::span<const Operand> operands);
 

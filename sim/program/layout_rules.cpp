@@ -138,6 +138,9 @@ void check_weight_gradient(const AlongAxis& axis) {
 /// since a query needs those of every token.
 void check_attention_inputs(const AlongAxis& axis) {
   const Placement q = axis[0];
+  if (q.sharded() && q.dim() > kFeatureDim) {
+    axis.refuse(0, "a score needs every element of a query and its key");
+  }
   for (const std::size_t i : {1U, 2U}) {
     if (q == Placement::shard(kSequenceDim)) {
       axis.expect(i, kReplicate);
@@ -228,6 +231,12 @@ void check_embedding_forward(const AlongAxis& axis) {
   const Placement ids = axis[0];
   const Placement table = axis[1];
   const std::size_t x = axis.count() - 1;
+  if (x == 3) {
+    axis.expect(2, kReplicate);
+    if (axis[x].partial()) {
+      axis.refuse(x, "positions cannot be added before the sum");
+    }
+  }
   if (ids == kReplicate && table == kRowShard) {
     axis.expect(x, kPartial);
   } else if ((ids == kReplicate || shards_tokens(ids)) && table == kReplicate) {
@@ -256,6 +265,19 @@ void check_embedding_backward(const AlongAxis& axis) {
   }
 }
 
+/// Whether a function needs whole rows of logits: it sums over the vocabulary in one go.
+bool needs_whole_rows(const AlongAxis& axis) {
+  switch (axis.op().function) {
+    case Function::cross_entropy:
+    case Function::half_square_loss:
+      return true;
+    case Function::cross_entropy_in_place:
+      return axis.count() < 5;  // the statistics of every shard are absent
+    default:
+      return false;
+  }
+}
+
 /// Per-token values are placed as the tokens are; what is summed over the vocabulary or over the
 /// tokens is partial where those are sharded.
 void check_loss(const AlongAxis& axis) {
@@ -266,29 +288,39 @@ void check_loss(const AlongAxis& axis) {
       break;
     }
   }
-  const Placement tokens = wide < axis.count() ? axis[wide] : axis[0];
+  if (wide == axis.count()) {
+    axis.refuse(0, "a loss needs logits");
+  }
+  const Placement tokens = axis[wide];
+  if (tokens.partial()) {
+    axis.refuse(wide, "the loss needs whole values: a reduction is missing");
+  }
+  if (tokens.sharded() &&
+      (tokens.dim() > kFeatureDim || (tokens == kFeatureShard && needs_whole_rows(axis)))) {
+    axis.refuse(wide, "the loss needs whole rows: a gather is missing");
+  }
+  const Placement over_shard =
+      axis.op().function == Function::logits_max ? Placement::partial_max() : kPartial;
   for (std::size_t i = 0; i < axis.count(); ++i) {
     const bool produced = axis.access(i) != Access::read;
     const int rank = axis.tensor(i).shape.rank();
+    if (!produced && axis[i].partial()) {
+      axis.refuse(i, "the loss needs whole values: a reduction is missing");
+    }
     if (rank == 1) {  // the loss itself: a sum over tokens
       axis.expect(i, shards_tokens(tokens) ? kPartial : kReplicate);
     } else if (rank == kTokenDims && tokens == kFeatureShard) {
-      if (!produced) {
-        axis.expect(i, kReplicate);
-      } else if (!axis[i].partial()) {
-        axis.refuse(i, "a value over one shard of the vocabulary is partial");
-      }
-    } else if (rank > kTokenDims && axis[i] == kReplicate && tokens == kFeatureShard) {
+      axis.expect(i, produced ? over_shard : kReplicate);
+    } else if (rank > kTokenDims && !produced && axis[i] == kReplicate && tokens == kFeatureShard) {
       continue;  // statistics of every shard, gathered
     } else {
       axis.expect(i, tokens);
     }
-    if (!produced && axis[i].partial()) {
-      axis.refuse(i, "the loss needs whole values: a reduction is missing");
-    }
   }
 }
 
+/// Where the norm is partial, ranks add up what each of them holds; a gradient that is whole there
+/// counts on the first of them only.
 void check_square_sum(const AlongAxis& axis) {
   const std::size_t norm = axis.count() - 1;
   for (std::size_t i = 0; i < norm; ++i) {
@@ -307,6 +339,9 @@ void check_square_sum(const AlongAxis& axis) {
 void check_adam(const AlongAxis& axis) {
   constexpr std::size_t kPerParameter = 5;
   const std::size_t first = axis.count() % kPerParameter;
+  if (first > 1) {
+    axis.refuse(axis.count() - 1, "each parameter has a gradient, a master and two moments");
+  }
   if (first == 1) {
     axis.expect(0, kReplicate);
   }
@@ -317,6 +352,13 @@ void check_adam(const AlongAxis& axis) {
     }
     axis.expect(i, axis[gradient]);
   }
+}
+
+void expect_shard(const AlongAxis& axis, std::size_t operand, int dim) {
+  if (dim < 0) {
+    axis.refuse(operand, "it should be sharded");
+  }
+  axis.expect(operand, Placement::shard(dim));
 }
 
 void check_collective(const AlongAxis& axis) {
@@ -330,20 +372,23 @@ void check_collective(const AlongAxis& axis) {
     }
     switch (op.collective) {
       case CollectiveKind::all_gather:
-        axis.expect(i, Placement::shard(op.concat_dim));
+        expect_shard(axis, i, op.concat_dim);
         axis.expect(to, kReplicate);
         break;
       case CollectiveKind::reduce_scatter:
         axis.expect(i, kPartial);
-        axis.expect(to, Placement::shard(op.split_dim));
+        expect_shard(axis, to, op.split_dim);
         break;
       case CollectiveKind::all_reduce:
         axis.expect(i, op.reduction == Reduction::max ? Placement::partial_max() : kPartial);
         axis.expect(to, kReplicate);
         break;
       case CollectiveKind::all_to_all:
-        axis.expect(i, Placement::shard(op.concat_dim));
-        axis.expect(to, Placement::shard(op.split_dim));
+        expect_shard(axis, i, op.concat_dim);
+        expect_shard(axis, to, op.split_dim);
+        if (op.split_dim == op.concat_dim) {
+          axis.refuse(to, "an all-to-all splits another dimension than it joins");
+        }
         break;
       case CollectiveKind::send_recv:
         axis.expect(to, axis[i]);
@@ -431,6 +476,25 @@ void check_gemm_shapes(
   }
 }
 
+/// Queries are [batch, sequence, groups, heads per group, head dim], keys [batch, sequence, groups,
+/// head dim].
+void check_attention_shapes(
+    const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o) {
+  if (q.shape.rank() != 5) {
+    refuse_shape(op, q, "queries have five dimensions");
+  }
+  for (const Tensor* keys : {&k, &v}) {
+    if (keys->shape.rank() != 4 || keys->shape[kBatchDim].size != q.shape[kBatchDim].size ||
+        keys->shape[kSequenceDim].size != k.shape[kSequenceDim].size ||
+        keys->shape[2].size != q.shape[2].size || keys->shape[3].size != q.shape[4].size) {
+      refuse_shape(op, *keys, "its sequences, heads or head dimension do not match the queries");
+    }
+  }
+  if (o.shape.elements() != q.shape.elements()) {
+    refuse_shape(op, o, "it is not as large as the queries");
+  }
+}
+
 void check_shapes(std::span<const Tensor> tensors,
                   const Op& op,
                   std::span<const Operand> operands) {
@@ -445,6 +509,9 @@ void check_shapes(std::span<const Tensor> tensors,
     case LayoutRule::gemm_weight_gradient:
       check_gemm_shapes(op, tensor(1), tensor(2), tensor(0), 1);
       return;
+    case LayoutRule::attention_forward:
+    case LayoutRule::attention_backward:
+      return check_attention_shapes(op, tensor(0), tensor(1), tensor(2), tensor(3));
     case LayoutRule::collective:
       for (std::size_t i = 0; i < operands.size() / 2; ++i) {
         const Tensor& from = tensor(i);
@@ -465,6 +532,14 @@ void check_operands(const Mesh& mesh,
                     std::span<const Tensor> tensors,
                     const Op& op,
                     std::span<const Operand> operands) {
+  const FunctionInfo& row = info(op.function);
+  if (operands.size() < row.least_operands || operands.size() > row.most_operands) {
+    throw BuildError(fmt::format("operation '{}' ({}): {} operands, but it takes {}",
+                                 op.label,
+                                 row.name,
+                                 operands.size(),
+                                 row.operands));
+  }
   check_shapes(tensors, op, operands);
   const LayoutRule rule = info(op.function).rule;
   for (int axis = 0; axis < mesh.axes(); ++axis) {

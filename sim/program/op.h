@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "sim/core/vocabulary.h"
@@ -13,7 +14,7 @@ namespace trireme::program {
 
 using OpId = std::uint32_t;
 
-/// What an operation computes. Its operands, in order, stand in op_table() (op.cpp).
+/// What an operation computes. Its operands, in order, stand in function_table() (op.cpp).
 enum class Function : std::uint8_t {
   gemm_forward,
   gemm_input_gradient,
@@ -85,15 +86,22 @@ enum class LayoutRule : std::uint8_t {
   any
 };
 
+inline constexpr std::uint16_t kManyOperands = 0xffff;
+
 struct FunctionInfo {
   Function function;
   std::string_view name;
   Family family;
   LayoutRule rule;
   std::string_view operands;  // "reads -> writes", in order
+  std::uint16_t least_operands = 1;
+  std::uint16_t most_operands = kManyOperands;
 };
 
 [[nodiscard]] const FunctionInfo& info(Function function);
+
+/// Every function's row, in the order of the enumeration.
+[[nodiscard]] std::span<const FunctionInfo> function_table();
 
 enum class Reduction : std::uint8_t { none, sum, max };
 
