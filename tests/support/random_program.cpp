@@ -524,7 +524,9 @@ class Generator {
       }
     }
     builder.set_phase(2 * number < slots_.size() ? Phase::forward : Phase::backward);
-    builder.emit(program::Function::zero, numbered_name('o', number), operands);
+    if (!operands.empty()) {
+      builder.emit(program::Function::zero, numbered_name('o', number), operands);
+    }
     for (const program::Operand& operand : held) {
       builder.keep({operand.ref}, "drawn");
     }
