@@ -106,7 +106,8 @@ class Builder {
     }
   }
 
-  /// Emits one operation: operands as function_table() lists them. Returns it for attributes to be set.
+  /// Emits one operation with the operands that function_table() lists. Returns it for attributes to
+  /// be set.
   Op& emit(Function function, std::string_view label, std::initializer_list<Operand> operands);
   Op& emit(Function function, std::string_view label, std::span<const Operand> operands);
 
