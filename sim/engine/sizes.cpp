@@ -52,10 +52,13 @@ void for_each_transfer(const Program& program,
     const std::int64_t position = program.mesh().position(rank, op.group);
     for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
       const Tensor& tensor = program.tensor(program.operands(op)[pair].ref.tensor);
-      const ByteAccount account{.phase = op.phase,
-                                .traffic = program::traffic(tensor),
-                                .component = tensor.component,
-                                .collective = op.collective};
+      // Activations belong to the block that moves them; gradients and parameters to their own.
+      const Traffic traffic = program::traffic(tensor);
+      const ByteAccount account{
+          .phase = op.phase,
+          .traffic = traffic,
+          .component = traffic == Traffic::activations ? op.component : tensor.component,
+          .collective = op.collective};
       visit(op, pair, account, collective_bytes(program, op, pair, group, position), times);
     }
   });

@@ -15,14 +15,34 @@ using program::write;
 namespace {
 
 constexpr std::array kSharding = {
-    ShardingInfo{0, "replicated", "whole parameters, gradients and states on every rank",
-                 "li2020-ddp", false, false, false},
-    ShardingInfo{1, "zero1", "optimizer states sharded; gradients reduced once per step",
-                 "rajbhandari2020-zero", true, false, false},
-    ShardingInfo{2, "zero2", "gradients sharded too, reduced in every micro batch",
-                 "rajbhandari2020-zero", true, true, false},
-    ShardingInfo{3, "zero3", "parameters sharded too, gathered where they are used",
-                 "rajbhandari2020-zero", true, true, true},
+    ShardingInfo{0,
+                 "replicated",
+                 "whole parameters, gradients and states on every rank",
+                 "li2020-ddp",
+                 false,
+                 false,
+                 false},
+    ShardingInfo{1,
+                 "zero1",
+                 "optimizer states sharded; gradients reduced once per step",
+                 "rajbhandari2020-zero",
+                 true,
+                 false,
+                 false},
+    ShardingInfo{2,
+                 "zero2",
+                 "gradients sharded too, reduced in every micro batch",
+                 "rajbhandari2020-zero",
+                 true,
+                 true,
+                 false},
+    ShardingInfo{3,
+                 "zero3",
+                 "parameters sharded too, gathered where they are used",
+                 "rajbhandari2020-zero",
+                 true,
+                 true,
+                 true},
 };
 
 constexpr std::size_t kExpectedParameters = 24;
@@ -74,9 +94,11 @@ ParameterId Parameters::declare(std::string_view name,
   const bool group_shards = plan.attention != AttentionLowering::megatron;
   parameter.shard_axes =
       static_cast<AxisMask>(partial_over & (group_shards ? kGroup | kData : kData));
-  const bool in_scope = plan.zero_scope == config::ZeroScope::all || component == Component::attention;
+  const bool in_scope =
+      plan.zero_scope == config::ZeroScope::all || component == Component::attention;
   const bool alone = b.mesh().group_size(parameter.shard_axes) == 1;
-  parameter.sharding = &kSharding[in_scope && !alone ? static_cast<std::size_t>(plan.zero_stage) : 0];
+  parameter.sharding =
+      &kSharding[in_scope && !alone ? static_cast<std::size_t>(plan.zero_stage) : 0];
   const ShardingInfo& sharding = *parameter.sharding;
   if (!sharding.shards_optimizer) {
     parameter.shard_axes = 0;
@@ -99,17 +121,16 @@ ParameterId Parameters::declare(std::string_view name,
   spec.pad_multiple = sharding.shards_parameters ? shard_padding : pad_multiple;
   parameter.stored = b.declare(spec);
   parameter.working = sharding.shards_parameters ? program::kNoTensor : parameter.stored;
-  parameter.updated = sharding.shards_optimizer && !sharding.shards_parameters
-                          ? b.declare_shard_of(parameter.stored, "own shard",
-                                               parameter.shard_axes, shard_dim_)
-                          : parameter.stored;
+  parameter.updated =
+      sharding.shards_optimizer && !sharding.shards_parameters
+          ? b.declare_shard_of(parameter.stored, "own shard", parameter.shard_axes, shard_dim_)
+          : parameter.stored;
 
   spec.role = Role::gradient;
   spec.part = "gradient";
   spec.type = plan.gradient_type;
-  spec.layout = sharding.shards_gradients
-                    ? sharded.with(summed_last, Placement::partial_sum())
-                    : layout.with(partial_over, Placement::partial_sum());
+  spec.layout = sharding.shards_gradients ? sharded.with(summed_last, Placement::partial_sum())
+                                          : layout.with(partial_over, Placement::partial_sum());
   spec.pad_multiple = sharding.shards_gradients ? shard_padding : pad_multiple;
   parameter.gradient = b.declare(spec);
   parameter.final_gradient = parameter.gradient;
@@ -167,8 +188,7 @@ std::span<const ParameterId> Parameters::ids_that_vary(program::IndexMask varies
 void Parameters::gather(const Unit& unit) {
   program::Builder& b = step_.b;
   const auto gathered_over = [&](const Parameter& parameter) -> AxisMask {
-    const bool kept =
-        !step_.plan.reshard_after_forward && parameter.working != program::kNoTensor;
+    const bool kept = !step_.plan.reshard_after_forward && parameter.working != program::kNoTensor;
     return parameter.sharding->shards_parameters && !kept ? parameter.shard_axes : AxisMask{0};
   };
   for_each_group(unit.ids(), gathered_over, [&](AxisMask group, auto ids) {
@@ -190,8 +210,8 @@ void Parameters::gather(const Unit& unit) {
       from.add(read(parameter.stored));
       to.add(write(parameter.working));
     }
-    b.emit_collective(CollectiveKind::all_gather, "gather parameters", group, from.span(),
-                      to.span());
+    b.emit_collective(
+        CollectiveKind::all_gather, "gather parameters", group, from.span(), to.span());
   });
 }
 
@@ -226,7 +246,22 @@ void Parameters::start_gradient(ParameterId id) {
   }
 }
 
-void Parameters::reduce_micro_batch(const Unit& unit) {
+void Parameters::hold_gathered(const Unit& unit) {
+  OperandList held;
+  for (const ParameterId id : unit.ids()) {
+    if (parameter_[id].sharding->shards_parameters) {
+      held.add({parameter_[id].working, Access::hold});
+    }
+  }
+  if (!held.empty()) {
+    step_.b.emit(Function::keep, "release parameters", held.span()).source =
+        "deepspeed, runtime/zero/parameter_offload.py, post_sub_module_backward_function; "
+        "pytorch, FSDPParamGroup.post_backward";
+  }
+}
+
+void Parameters::finish_backward(const Unit& unit) {
+  hold_gathered(unit);
   program::Builder& b = step_.b;
   const bool scatter = step_.plan.zero_stage == 3 ||
                        step_.plan.gradient_reduce == config::GradientReduce::reduce_scatter;
@@ -256,16 +291,21 @@ void Parameters::reduce_micro_batch(const Unit& unit) {
         shard[i] = b.declare(spec);
         to.add(write(shard[i]));
       } else {
-        const TensorId whole = b.declare_in_place(transient, "gradient of a micro batch, summed",
+        const TensorId whole = b.declare_in_place(transient,
+                                                  "gradient of a micro batch, summed",
                                                   layout.with(group, Placement::replicate()));
         to.add(write(whole));
         shard[i] = b.declare_shard_of(whole, "gradient shard of a micro batch", group, shard_dim_);
       }
     }
     b.emit_collective(scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                      "reduce gradients", group, from.span(), to.span());
+                      "reduce gradients",
+                      group,
+                      from.span(),
+                      to.span());
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      b.emit(Function::accumulate, "accumulate gradient shard",
+      b.emit(Function::accumulate,
+             "accumulate gradient shard",
              {read(shard[i]), update(parameter_[ids[i]].gradient)});
     }
   });
@@ -297,14 +337,15 @@ void Parameters::reduce_step(program::IndexMask varies) {
     for (const ParameterId id : sharing) {
       Parameter& parameter = parameter_[id];
       const TensorId partial = parameter.final_gradient;
-      parameter.final_gradient = b.declare_in_place(
-          partial, "gradient, summed",
-          b.tensor(partial).layout.with(group, Placement::replicate()));
+      parameter.final_gradient =
+          b.declare_in_place(partial,
+                             "gradient, summed",
+                             b.tensor(partial).layout.with(group, Placement::replicate()));
       from.add(read(partial));
       to.add(write(parameter.final_gradient));
     }
-    b.emit_collective(CollectiveKind::all_reduce, "reduce gradients", group, from.span(),
-                      to.span());
+    b.emit_collective(
+        CollectiveKind::all_reduce, "reduce gradients", group, from.span(), to.span());
   });
   const auto sharded_over = [](const Parameter& parameter) -> AxisMask {
     return parameter.sharding->shards_gradients ? AxisMask{0} : parameter.shard_axes;
@@ -323,23 +364,25 @@ void Parameters::reduce_step(program::IndexMask varies) {
             partial, "gradient shard", layout.with(group, Placement::shard(shard_dim_)));
         to.add(write(parameter.final_gradient));
       } else {
-        const TensorId whole = b.declare_in_place(partial, "gradient, summed",
-                                                  layout.with(group, Placement::replicate()));
+        const TensorId whole = b.declare_in_place(
+            partial, "gradient, summed", layout.with(group, Placement::replicate()));
         to.add(write(whole));
-        parameter.final_gradient =
-            b.declare_shard_of(whole, "gradient shard", group, shard_dim_);
+        parameter.final_gradient = b.declare_shard_of(whole, "gradient shard", group, shard_dim_);
       }
     }
     b.emit_collective(scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                      "reduce gradients", group, from.span(), to.span());
+                      "reduce gradients",
+                      group,
+                      from.span(),
+                      to.span());
   });
 }
 
 AxisMask Parameters::norm_axes() const {
   AxisMask axes = 0;
   for (const Parameter& parameter : parameter_) {
-    axes = static_cast<AxisMask>(
-        axes | step_.b.tensor(parameter.final_gradient).layout.sharded_axes());
+    axes = static_cast<AxisMask>(axes |
+                                 step_.b.tensor(parameter.final_gradient).layout.sharded_axes());
   }
   return axes;
 }
@@ -384,8 +427,8 @@ void Parameters::optimize(program::IndexMask varies, TensorId norm) {
       from.add(read(parameter_[id].updated));
       to.add(update(parameter_[id].stored));
     }
-    b.emit_collective(CollectiveKind::all_gather, "gather updated parameters", group, from.span(),
-                      to.span());
+    b.emit_collective(
+        CollectiveKind::all_gather, "gather updated parameters", group, from.span(), to.span());
   });
 }
 

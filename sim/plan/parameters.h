@@ -1,7 +1,8 @@
 // Parameters of a step program: how they, their gradients and their optimizer states are sharded.
 //
-// One row of sharding_table() per way of sharding. What they differ in is data, not code: a lowering
-// asks for a working copy and for a place for the gradient, and never knows which row applies.
+// One row of sharding_table() per way of sharding. What they differ in is data, not code: a
+// lowering asks for a working copy and for a place for the gradient, and never knows which row
+// applies.
 #pragma once
 
 #include <array>
@@ -30,11 +31,11 @@ struct Parameter {
   const ShardingInfo* sharding = nullptr;
   Component component = Component::attention;
   program::IndexMask varies = program::kPerStep;
-  AxisMask shard_axes = 0;   // what sharding shards over
-  AxisMask reduce_axes = 0;  // what gradients are partial over
-  TensorId stored = program::kNoTensor;    // resident: whole, or a shard
-  TensorId working = program::kNoTensor;   // whole, as operations read it
-  TensorId gradient = program::kNoTensor;  // resident: accumulates over micro batches
+  AxisMask shard_axes = 0;                           // what sharding shards over
+  AxisMask reduce_axes = 0;                          // what gradients are partial over
+  TensorId stored = program::kNoTensor;              // resident: whole, or a shard
+  TensorId working = program::kNoTensor;             // whole, as operations read it
+  TensorId gradient = program::kNoTensor;            // resident: accumulates over micro batches
   TensorId transient_gradient = program::kNoTensor;  // of one micro batch, before its reduction
   TensorId final_gradient = program::kNoTensor;      // as the optimizer reads it
   TensorId updated = program::kNoTensor;             // what the optimizer updates
@@ -88,8 +89,10 @@ class Parameters {
   /// Emits a zero gradient, for operations that only add.
   void start_gradient(ParameterId id);
 
-  /// Reduces the gradients of one micro batch into their shards, where the sharding does so.
-  void reduce_micro_batch(const Unit& unit);
+  /// The unit's backward pass is over: releases its gathered parameters, which frameworks hold
+  /// together up to here, and reduces the gradients of the micro batch into their shards, where the
+  /// sharding does so.
+  void finish_backward(const Unit& unit);
 
   // Once per step, for the parameters that vary as `varies`:
   void zero_gradients(program::IndexMask varies);
@@ -105,6 +108,8 @@ class Parameters {
   /// or one-rank group), with the ids that share each.
   template <class GroupOf, class Visit>
   void for_each_group(std::span<const ParameterId> ids, GroupOf group_of, Visit visit) const;
+
+  void hold_gathered(const Unit& unit);
 
   [[nodiscard]] std::span<const ParameterId> ids_that_vary(program::IndexMask varies);
 

@@ -27,15 +27,13 @@ inline constexpr AxisMask kData = program::axis_bit(kDataAxis);
 /// One emission of a step program.
 class Step {
  public:
-  Step(program::Builder& builder, const Plan& plan) : b(builder), plan(plan) {}
+  Step(program::Builder& builder, const Plan& of_plan) : b(builder), plan(of_plan) {}
 
   program::Builder& b;
   const Plan& plan;
 
   // Dimensions, logical: the batch counts the sequences of all data-parallel ranks.
-  [[nodiscard]] program::Dim batch() const {
-    return {plan.micro_batch * plan.data_degree, "B"};
-  }
+  [[nodiscard]] program::Dim batch() const { return {plan.micro_batch * plan.data_degree, "B"}; }
 
   [[nodiscard]] program::Dim sequence() const { return {plan.sequence, "S"}; }
 
@@ -95,7 +93,11 @@ class Step {
 
   /// A buffer that a collective sends from or receives into.
   TensorId buffer(std::string_view name, const Shape& shape, const Layout& layout) {
-    return declare(name, shape, layout, ElementType::bf16, program::Role::communication_buffer,
+    return declare(name,
+                   shape,
+                   layout,
+                   ElementType::bf16,
+                   program::Role::communication_buffer,
                    program::kPerLayerAndMicroBatch);
   }
 
@@ -103,8 +105,8 @@ class Step {
                      const Shape& shape,
                      const Layout& layout,
                      ElementType type) {
-    return declare(name, shape, layout, type, program::Role::workspace,
-                   program::kPerLayerAndMicroBatch);
+    return declare(
+        name, shape, layout, type, program::Role::workspace, program::kPerLayerAndMicroBatch);
   }
 
  private:

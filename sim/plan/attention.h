@@ -1,0 +1,61 @@
+// The attention block of a layer: out = x + attention(norm(x)), lowered one way per file.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "sim/plan/block.h"
+#include "sim/plan/parameters.h"
+#include "sim/plan/step.h"
+
+namespace trireme::plan {
+
+struct AttentionParameters {
+  Unit unit;
+  NormParameters norm;
+  LinearParameters qkv;        // packed; the queries alone where keys and values have their own
+  LinearParameters key_value;  // sequence_gather only
+  LinearParameters output;
+};
+
+/// What the forward pass leaves for the backward pass; of a recomputed layer, the second time.
+struct AttentionTensors {
+  Ref x;
+  Ref normed;
+  Ref gathered;  // sequence_gather: the normed input of every token
+  Ref q;
+  Ref k;
+  Ref v;
+  Ref o;         // as the attention kernel wrote it
+  Ref o_tokens;  // as the output projection reads it
+  Ref log_sum_exp;
+};
+
+/// One row per lowering: what it declares, and what it emits going forward and backward.
+struct AttentionLoweringInfo {
+  AttentionLowering kind;
+  std::string_view name;
+  std::string_view description;
+  std::string_view bibliography_key;
+  AttentionParameters (*declare)(Step& step, Parameters& parameters);
+  /// Writes out, given x: both are the residual stream.
+  AttentionTensors (*forward)(
+      Step& step, Parameters& parameters, const AttentionParameters& block, Ref x, Ref out);
+  /// Writes dx, the gradient of x, given dy, the gradient of out.
+  void (*backward)(Step& step,
+                   Parameters& parameters,
+                   const AttentionParameters& block,
+                   const AttentionTensors& saved,
+                   Ref dy,
+                   Ref dx);
+};
+
+[[nodiscard]] std::span<const AttentionLoweringInfo> attention_lowerings();
+
+[[nodiscard]] const AttentionLoweringInfo& attention_lowering(AttentionLowering kind);
+
+extern const AttentionLoweringInfo kAttentionMegatron;
+extern const AttentionLoweringInfo kAttentionUlysses;
+extern const AttentionLoweringInfo kAttentionSequenceGather;
+
+}  // namespace trireme::plan

@@ -1,0 +1,157 @@
+#include "sim/plan/attention_kernel.h"
+
+#include <array>
+
+namespace trireme::plan {
+
+using program::Function;
+using program::Operand;
+using program::read;
+using program::update;
+using program::write;
+
+namespace {
+
+program::AttentionImplementation implementation(config::AttentionKernel kernel) {
+  switch (kernel) {
+    case config::AttentionKernel::flash3:
+      return program::AttentionImplementation::flash3;
+    case config::AttentionKernel::cudnn:
+      return program::AttentionImplementation::cudnn;
+    case config::AttentionKernel::flash2:
+    case config::AttentionKernel::unfused:
+      break;
+  }
+  return program::AttentionImplementation::flash2;
+}
+
+/// Workspaces of the backward pass, as operands that are written and never read.
+/// Source: flash-attention, csrc/flash_attn/flash_api.cpp and hopper/flash_api.cpp, mha_bwd;
+/// cudnn-frontend, the composite backward graph.
+class BackwardWorkspaces {
+ public:
+  BackwardWorkspaces(Step& step, const AttentionTensors& saved) {
+    const program::Tensor q = step.b.tensor(saved.q.tensor);
+    const program::Tensor statistics = step.b.tensor(saved.log_sum_exp.tensor);
+    add(step.workspace("query gradient accumulator", q.shape, q.layout, ElementType::fp32));
+    add(step.workspace(
+        "row sums of o times do", statistics.shape, statistics.layout, ElementType::fp32));
+    const bool grouped = step.heads_per_group().size > 1;
+    const program::Tensor k = step.b.tensor(saved.k.tensor);
+    switch (implementation(step.plan.kernel)) {
+      case program::AttentionImplementation::flash2:
+        if (grouped) {  // one key and value gradient per query head, summed over the group after
+          const Shape expanded{k.shape[0], k.shape[1], k.shape[2], q.shape[3], q.shape[4]};
+          add(step.workspace(
+              "key gradients per query head", expanded, k.layout, ElementType::bf16));
+          add(step.workspace(
+              "value gradients per query head", expanded, k.layout, ElementType::bf16));
+        }
+        break;
+      case program::AttentionImplementation::flash3:
+        add(step.workspace(
+            "base-2 log-sum-exp", statistics.shape, statistics.layout, ElementType::fp32));
+        if (grouped) {
+          add(step.workspace("key gradient accumulator", k.shape, k.layout, ElementType::fp32));
+          add(step.workspace("value gradient accumulator", k.shape, k.layout, ElementType::fp32));
+        }
+        break;
+      case program::AttentionImplementation::cudnn:
+        break;
+    }
+  }
+
+  [[nodiscard]] std::span<const Operand> operands() const { return {operand_.data(), count_}; }
+
+ private:
+  void add(TensorId workspace) { operand_[count_++] = write(workspace); }
+
+  std::array<Operand, 8> operand_{};
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+Shape packed_qkv_shape(const Step& step) {
+  return {step.batch(),
+          step.sequence(),
+          step.groups(),
+          {step.heads_per_group().size + 2, "a/g+2"},
+          step.head_dim()};
+}
+
+Shape query_shape(const Step& step) {
+  return {step.batch(), step.sequence(), step.groups(), step.heads_per_group(), step.head_dim()};
+}
+
+Shape key_value_shape(const Step& step) {
+  return {step.batch(), step.sequence(), step.groups(), step.head_dim()};
+}
+
+QueryKeyValue unpack(Step& step, Ref packed) {
+  const bool gradient = step.b.phase() == Phase::backward;
+  program::Builder& b = step.b;
+  return {b.declare_view(packed.tensor, gradient ? "q gradient" : "q", query_shape(step)),
+          b.declare_view(packed.tensor, gradient ? "k gradient" : "k", key_value_shape(step)),
+          b.declare_view(packed.tensor, gradient ? "v gradient" : "v", key_value_shape(step))};
+}
+
+void emit_rotary(Step& step, Ref q, Ref k) {
+  if (step.plan.model.rotary) {
+    step.b.emit(Function::rotary, "rotary embedding of q", {update(q)});
+    step.b.emit(Function::rotary, "rotary embedding of k", {update(k)});
+  }
+}
+
+void emit_rotary_backward(Step& step, Ref dq, Ref dk) {
+  if (step.plan.model.rotary) {
+    step.b.emit(Function::rotary_backward, "rotary embedding of q, backward", {update(dq)});
+    step.b.emit(Function::rotary_backward, "rotary embedding of k, backward", {update(dk)});
+  }
+}
+
+void emit_attention(Step& step, AttentionTensors& saved) {
+  const Layout layout = step.b.tensor(saved.q.tensor).layout;
+  saved.o = step.value("attention output", query_shape(step), layout);
+  saved.log_sum_exp =
+      step.value("log-sum-exp",
+                 {step.batch(), step.sequence(), step.groups(), step.heads_per_group()},
+                 layout,
+                 ElementType::fp32);
+  program::Op& op = step.b.emit(
+      Function::attention_forward,
+      "attention",
+      {read(saved.q), read(saved.k), read(saved.v), write(saved.o), write(saved.log_sum_exp)});
+  op.causal = step.plan.causal;
+  op.attention = implementation(step.plan.kernel);
+  if (step.plan.recompute_layers && step.b.phase() == Phase::forward) {
+    step.b.keep({saved.log_sum_exp}, "flash-attention, mha_fwd writes it, needed or not");
+  }
+}
+
+void emit_attention_backward(Step& step,
+                             const AttentionTensors& saved,
+                             Ref gradient_of_o,
+                             const QueryKeyValue& gradients) {
+  std::array<Operand, 16> operands{read(saved.q),
+                                   read(saved.k),
+                                   read(saved.v),
+                                   read(saved.o),
+                                   read(saved.log_sum_exp),
+                                   read(gradient_of_o),
+                                   write(gradients.q),
+                                   write(gradients.k),
+                                   write(gradients.v)};
+  std::size_t count = 9;
+  const BackwardWorkspaces workspaces(step, saved);
+  for (const Operand& workspace : workspaces.operands()) {
+    operands[count++] = workspace;
+  }
+  program::Op& op = step.b.emit(Function::attention_backward,
+                                "attention backward",
+                                std::span<const Operand>(operands.data(), count));
+  op.causal = step.plan.causal;
+  op.attention = implementation(step.plan.kernel);
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,126 @@
+// Megatron attention: heads are split over the tensor-parallel group, which holds the rows of the
+// QKV weight and the columns of the output weight; tokens are gathered before and scattered after.
+#include "sim/plan/attention.h"
+#include "sim/plan/attention_kernel.h"
+#include "sim/plan/megatron_regions.h"
+
+namespace trireme::plan {
+
+namespace {
+
+using program::Function;
+using program::read;
+using program::update;
+
+const Placement kRows = Placement::shard(0);
+const Placement kColumns = Placement::shard(1);
+
+AttentionParameters declare(Step& step, Parameters& parameters) {
+  const ModelShape& model = step.plan.model;
+  const program::Dim qkv{(model.heads + 2 * model.kv_heads) * model.head_dim, "(a+2g)d"};
+  const program::Dim heads{model.heads * model.head_dim, "ad"};
+  const Layout rows = Layout().with(kGroup, kRows);
+  AttentionParameters block;
+  block.norm = declare_norm(step,
+                            parameters,
+                            program::kPerLayer,
+                            "attention norm weight",
+                            "attention norm bias",
+                            block.unit);
+  const auto add =
+      [&](std::string_view name, const Shape& shape, const Layout& layout, AxisMask partial_over) {
+        const ParameterId id = parameters.declare(
+            name, Component::attention, program::kPerLayer, shape, layout, partial_over);
+        block.unit.add(id);
+        return id;
+      };
+  block.qkv.weight = add("qkv weight", {qkv, step.hidden()}, rows, kData);
+  if (model.qkv_bias) {
+    block.qkv.bias = add("qkv bias", {qkv}, rows, kData);
+  }
+  block.output.weight = add(
+      "attention output weight", {step.hidden(), heads}, Layout().with(kGroup, kColumns), kData);
+  if (model.output_bias) {  // added after the reduction, to this rank's tokens
+    block.output.bias =
+        add("attention output bias", {step.hidden()}, Layout(), token_axes(step.plan));
+  }
+  return block;
+}
+
+AttentionTensors forward(
+    Step& step, Parameters& parameters, const AttentionParameters& block, Ref x, Ref out) {
+  AttentionTensors saved;
+  saved.x = x;
+  saved.normed = step.value("attention input, normed", step.hidden_shape(), step.between_blocks());
+  emit_norm(step, parameters, block.norm, x, saved.normed);
+  const Ref input = every_token(step, saved.normed, "attention input, gathered");
+  const Ref packed = step.value("qkv", packed_qkv_shape(step), Step::feature_shards());
+  emit_linear(step, parameters, block.qkv, "qkv projection", input, packed);
+  const QueryKeyValue heads = unpack(step, packed);
+  saved.q = heads.q;
+  saved.k = heads.k;
+  saved.v = heads.v;
+  emit_rotary(step, saved.q, saved.k);
+  emit_attention(step, saved);
+  saved.o_tokens = saved.o;
+  const Ref partial =
+      step.value("attention block output, partial", step.hidden_shape(), Step::partial_sums());
+  emit_linear(
+      step, parameters, {block.output.weight, {}}, "attention output projection", saved.o, partial);
+  const Ref y = summed(step, partial, "attention block output");
+  emit_residual_add(step, parameters, block.output.bias, x, y, out);
+  return saved;
+}
+
+void backward(Step& step,
+              Parameters& parameters,
+              const AttentionParameters& block,
+              const AttentionTensors& saved,
+              Ref dy,
+              Ref dx) {
+  program::Builder& b = step.b;
+  const Ref dy_whole = every_token(step, dy, "attention output gradient, gathered");
+  const Ref d_o =
+      step.value("attention output gradient", query_shape(step), Step::feature_shards());
+  emit_input_gradient(
+      step, parameters, block.output, "attention output projection, input gradient", dy_whole, d_o);
+  emit_weight_gradient(step,
+                       parameters,
+                       {block.output.weight, {}},
+                       "attention output projection, weight gradient",
+                       dy_whole,
+                       saved.o_tokens);
+  if (block.output.bias) {
+    b.emit(Function::bias_gradient,
+           "attention output bias gradient",
+           {read(dy), parameters.gradient(*block.output.bias)});
+  }
+  const Ref d_packed = step.value("qkv gradient", packed_qkv_shape(step), Step::feature_shards());
+  const QueryKeyValue gradients = unpack(step, d_packed);
+  emit_attention_backward(step, saved, d_o, gradients);
+  emit_rotary_backward(step, gradients.q, gradients.k);
+  // Only the shard of the input was kept: it is gathered again for the weight gradient.
+  const Ref input = every_token(step, saved.normed, "attention input, gathered again");
+  const Ref d_partial =
+      step.value("attention input gradient, partial", step.hidden_shape(), Step::partial_sums());
+  emit_input_gradient(
+      step, parameters, block.qkv, "qkv projection, input gradient", d_packed, d_partial);
+  const Ref d_normed = summed(step, d_partial, "attention input gradient");
+  emit_weight_gradient(
+      step, parameters, block.qkv, "qkv projection, weight gradient", d_packed, input);
+  emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
+  b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
+}
+
+}  // namespace
+
+const AttentionLoweringInfo kAttentionMegatron = {
+    AttentionLowering::megatron,
+    "megatron",
+    "heads and weights split; sequence gathered before and reduce-scattered after",
+    "korthikanti2022",
+    declare,
+    forward,
+    backward};
+
+}  // namespace trireme::plan

@@ -1,0 +1,185 @@
+// Ulysses attention: whole weights on every rank, tokens split outside the attention kernel and
+// heads inside it; all-to-all exchanges change from one split to the other.
+#include "sim/plan/attention.h"
+#include "sim/plan/attention_kernel.h"
+
+namespace trireme::plan {
+
+namespace {
+
+using program::Function;
+using program::read;
+using program::update;
+using program::write;
+
+AttentionParameters declare(Step& step, Parameters& parameters) {
+  const ModelShape& model = step.plan.model;
+  const program::Dim qkv{(model.heads + 2 * model.kv_heads) * model.head_dim, "(a+2g)d"};
+  const program::Dim heads{model.heads * model.head_dim, "ad"};
+  AttentionParameters block;
+  block.norm = declare_norm(step,
+                            parameters,
+                            program::kPerLayer,
+                            "attention norm weight",
+                            "attention norm bias",
+                            block.unit);
+  const auto add = [&](std::string_view name, const Shape& shape) {
+    const ParameterId id = parameters.declare(
+        name, Component::attention, program::kPerLayer, shape, Layout(), token_axes(step.plan));
+    block.unit.add(id);
+    return id;
+  };
+  block.qkv.weight = add("qkv weight", {qkv, step.hidden()});
+  if (model.qkv_bias) {
+    block.qkv.bias = add("qkv bias", {qkv});
+  }
+  block.output.weight = add("attention output weight", {step.hidden(), heads});
+  if (model.output_bias) {
+    block.output.bias = add("attention output bias", {step.hidden()});
+  }
+  return block;
+}
+
+void emit_exchange(Step& step, std::string_view label, Ref from, Ref to) {
+  const std::array in{read(from)};
+  const std::array out{write(to)};
+  step.b.emit_collective(CollectiveKind::all_to_all, label, kGroup, in, out);
+}
+
+/// From every head of this rank's tokens to this rank's heads of every token. Heads for one peer
+/// are not contiguous, so they are packed first; received tokens are in order.
+Ref to_heads(Step& step, Ref tokens, std::string_view name) {
+  program::Builder& b = step.b;
+  if (b.mesh().group_size(kGroup) == 1) {
+    return tokens;
+  }
+  const program::Tensor from = b.tensor(tokens.tensor);
+  const Ref packed = step.buffer("send buffer of the exchange to heads", from.shape, from.layout);
+  b.emit(Function::copy, "pack heads by peer", {read(tokens), write(packed)});
+  const Ref heads = step.value(name, from.shape, Step::feature_shards());
+  emit_exchange(step, name, packed, heads);
+  return heads;
+}
+
+/// The way back: tokens for one peer are contiguous; received heads are unpacked.
+Ref to_tokens(Step& step, Ref heads, std::string_view name) {
+  program::Builder& b = step.b;
+  if (b.mesh().group_size(kGroup) == 1) {
+    return heads;
+  }
+  const program::Tensor from = b.tensor(heads.tensor);
+  const Ref received =
+      step.buffer("receive buffer of the exchange to tokens", from.shape, Step::sequence_shards());
+  emit_exchange(step, name, heads, received);
+  const Ref tokens = step.value(name, from.shape, Step::sequence_shards());
+  b.emit(Function::copy, "unpack heads by peer", {read(received), write(tokens)});
+  return tokens;
+}
+
+QueryKeyValue qkv_to_heads(Step& step, Ref packed) {
+  if (step.plan.exchange == config::ExchangeKind::packed) {
+    return unpack(step, to_heads(step, packed, "qkv, exchanged"));
+  }
+  const QueryKeyValue tokens = unpack(step, packed);
+  return {to_heads(step, tokens.q, "q, exchanged"),
+          to_heads(step, tokens.k, "k, exchanged"),
+          to_heads(step, tokens.v, "v, exchanged")};
+}
+
+AttentionTensors forward(
+    Step& step, Parameters& parameters, const AttentionParameters& block, Ref x, Ref out) {
+  AttentionTensors saved;
+  saved.x = x;
+  saved.normed = step.value("attention input, normed", step.hidden_shape(), step.between_blocks());
+  emit_norm(step, parameters, block.norm, x, saved.normed);
+  const Ref packed = step.value("qkv", packed_qkv_shape(step), step.between_blocks());
+  emit_linear(step, parameters, block.qkv, "qkv projection", saved.normed, packed);
+  const QueryKeyValue tokens = unpack(step, packed);
+  emit_rotary(step, tokens.q, tokens.k);
+  const QueryKeyValue heads = qkv_to_heads(step, packed);
+  saved.q = heads.q;
+  saved.k = heads.k;
+  saved.v = heads.v;
+  emit_attention(step, saved);
+  saved.o_tokens = to_tokens(step, saved.o, "attention output, exchanged");
+  const Ref y = step.value("attention block output", step.hidden_shape(), step.between_blocks());
+  emit_linear(step, parameters, block.output, "attention output projection", saved.o_tokens, y);
+  emit_residual_add(step, parameters, {}, x, y, out);
+  return saved;
+}
+
+/// The gradients of queries, keys and values at this rank's tokens, packed.
+Ref qkv_gradient(Step& step, const AttentionTensors& saved, Ref d_o) {
+  const bool exchanged = step.b.mesh().group_size(kGroup) > 1;
+  const Layout by_heads = step.b.tensor(saved.q.tensor).layout;
+  if (!exchanged || step.plan.exchange == config::ExchangeKind::packed) {
+    const Ref packed = step.value("qkv gradient", packed_qkv_shape(step), by_heads);
+    emit_attention_backward(step, saved, d_o, unpack(step, packed));
+    return to_tokens(step, packed, "qkv gradient, exchanged");
+  }
+  const QueryKeyValue heads{step.value("q gradient", query_shape(step), by_heads),
+                            step.value("k gradient", key_value_shape(step), by_heads),
+                            step.value("v gradient", key_value_shape(step), by_heads)};
+  emit_attention_backward(step, saved, d_o, heads);
+  const Ref packed =
+      step.value("qkv gradient, exchanged", packed_qkv_shape(step), Step::sequence_shards());
+  const QueryKeyValue tokens = unpack(step, packed);
+  const auto exchange_into = [&](Ref from, Ref to, std::string_view label) {
+    const Ref received = step.buffer("receive buffer of the exchange to tokens",
+                                     step.b.tensor(from.tensor).shape,
+                                     Step::sequence_shards());
+    emit_exchange(step, label, from, received);
+    step.b.emit(Function::copy, "unpack heads by peer", {read(received), write(to)});
+  };
+  exchange_into(heads.q, tokens.q, "q gradient, exchanged");
+  exchange_into(heads.k, tokens.k, "k gradient, exchanged");
+  exchange_into(heads.v, tokens.v, "v gradient, exchanged");
+  return packed;
+}
+
+void backward(Step& step,
+              Parameters& parameters,
+              const AttentionParameters& block,
+              const AttentionTensors& saved,
+              Ref dy,
+              Ref dx) {
+  const Ref d_o_tokens =
+      step.value("attention output gradient", query_shape(step), step.between_blocks());
+  emit_input_gradient(step,
+                      parameters,
+                      block.output,
+                      "attention output projection, input gradient",
+                      dy,
+                      d_o_tokens);
+  emit_weight_gradient(step,
+                       parameters,
+                       block.output,
+                       "attention output projection, weight gradient",
+                       dy,
+                       saved.o_tokens);
+  const Ref d_o = to_heads(step, d_o_tokens, "attention output gradient, exchanged");
+  const Ref d_packed = qkv_gradient(step, saved, d_o);
+  const QueryKeyValue gradients = unpack(step, d_packed);
+  emit_rotary_backward(step, gradients.q, gradients.k);
+  const Ref d_normed =
+      step.value("attention input gradient", step.hidden_shape(), step.between_blocks());
+  emit_input_gradient(
+      step, parameters, block.qkv, "qkv projection, input gradient", d_packed, d_normed);
+  emit_weight_gradient(
+      step, parameters, block.qkv, "qkv projection, weight gradient", d_packed, saved.normed);
+  emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
+  step.b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
+}
+
+}  // namespace
+
+const AttentionLoweringInfo kAttentionUlysses = {
+    AttentionLowering::ulysses,
+    "ulysses",
+    "whole weights; all-to-all exchanges change between split tokens and split heads",
+    "jacobs2023-ulysses",
+    declare,
+    forward,
+    backward};
+
+}  // namespace trireme::plan

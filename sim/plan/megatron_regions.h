@@ -1,0 +1,37 @@
+// The borders of Megatron's tensor-parallel regions: where tokens are gathered and sums are made.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "sim/plan/step.h"
+
+namespace trireme::plan {
+
+/// The value of every token: gathered when the sequence is sharded between blocks.
+/// Source: megatron-lm, megatron/core/tensor_parallel/mappings.py
+[[nodiscard]] inline Ref every_token(Step& step, Ref tokens, std::string_view name) {
+  return step.plan.sequence_sharded ? step.b.all_gather(tokens, kGroup, name) : tokens;
+}
+
+/// The sum over the group: of this rank's tokens when the sequence is sharded between blocks.
+/// Source: megatron-lm, megatron/core/tensor_parallel/mappings.py
+[[nodiscard]] inline Ref summed(Step& step, Ref partial, std::string_view name) {
+  return step.plan.sequence_sharded
+             ? step.b.reduce_scatter(partial, kGroup, program::kSequenceDim, name)
+             : step.b.all_reduce_in_place(partial, kGroup, name);
+}
+
+/// As `summed`, into a tensor that the caller declared.
+inline void emit_sum_into(Step& step, Ref partial, Ref result, std::string_view label) {
+  const std::array in{program::read(partial)};
+  const std::array out{program::write(result)};
+  step.b.emit_collective(
+      step.plan.sequence_sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+      label,
+      kGroup,
+      in,
+      out);
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,85 @@
+// The Megatron MLP: features are split over the tensor-parallel group; tokens are gathered before
+// the up projection and reduce-scattered (or all-reduced) after the down projection.
+#include "sim/plan/megatron_regions.h"
+#include "sim/plan/mlp.h"
+
+namespace trireme::plan {
+
+namespace {
+
+using program::Function;
+using program::read;
+using program::update;
+
+MlpParameters declare(Step& step, Parameters& parameters) {
+  return declare_mlp(step, parameters, true);
+}
+
+MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& block, Ref x, Ref out) {
+  MlpTensors saved;
+  saved.x = x;
+  saved.normed = step.value("mlp input, normed", step.hidden_shape(), step.between_blocks());
+  emit_norm(step, parameters, block.norm, x, saved.normed);
+  const Ref input = every_token(step, saved.normed, "mlp input, gathered");
+  saved.up = step.value("mlp up output", up_shape(step), Step::feature_shards());
+  emit_linear(step, parameters, block.up, "mlp up projection", input, saved.up);
+  saved.activation = step.value("mlp activation", activation_shape(step), Step::feature_shards());
+  emit_activation(step, saved.up, saved.activation);
+  const Ref partial = step.value("mlp output, partial", step.hidden_shape(), Step::partial_sums());
+  emit_linear(
+      step, parameters, {block.down.weight, {}}, "mlp down projection", saved.activation, partial);
+  const Ref y = summed(step, partial, "mlp output");
+  emit_residual_add(step, parameters, block.down.bias, x, y, out);
+  return saved;
+}
+
+void backward(Step& step,
+              Parameters& parameters,
+              const MlpParameters& block,
+              const MlpTensors& saved,
+              Ref dy,
+              Ref dx) {
+  program::Builder& b = step.b;
+  const Ref dy_whole = every_token(step, dy, "mlp output gradient, gathered");
+  const Ref d_activation =
+      step.value("mlp activation gradient", activation_shape(step), Step::feature_shards());
+  emit_input_gradient(
+      step, parameters, block.down, "mlp down projection, input gradient", dy_whole, d_activation);
+  emit_weight_gradient(step,
+                       parameters,
+                       {block.down.weight, {}},
+                       "mlp down projection, weight gradient",
+                       dy_whole,
+                       saved.activation);
+  if (block.down.bias) {
+    b.emit(Function::bias_gradient,
+           "mlp down bias gradient",
+           {read(dy), parameters.gradient(*block.down.bias)});
+  }
+  const Ref d_up = step.value("mlp up gradient", up_shape(step), Step::feature_shards());
+  emit_activation_backward(step, d_activation, saved.up, d_up);
+  // Only the shard of the input was kept: it is gathered again for the weight gradient.
+  const Ref input = every_token(step, saved.normed, "mlp input, gathered again");
+  const Ref d_partial =
+      step.value("mlp input gradient, partial", step.hidden_shape(), Step::partial_sums());
+  emit_input_gradient(
+      step, parameters, block.up, "mlp up projection, input gradient", d_up, d_partial);
+  const Ref d_normed = summed(step, d_partial, "mlp input gradient");
+  emit_weight_gradient(
+      step, parameters, block.up, "mlp up projection, weight gradient", d_up, input);
+  emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
+  b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
+}
+
+}  // namespace
+
+const MlpLoweringInfo kMlpMegatron = {
+    MlpLowering::megatron,
+    "megatron",
+    "features and weights split; sequence gathered before and reduce-scattered after",
+    "korthikanti2022",
+    declare,
+    forward,
+    backward};
+
+}  // namespace trireme::plan

@@ -1,0 +1,65 @@
+// The MLP with whole weights on every rank: each applies it to its own tokens.
+#include "sim/plan/mlp.h"
+
+namespace trireme::plan {
+
+namespace {
+
+using program::Function;
+using program::read;
+using program::update;
+
+MlpParameters declare(Step& step, Parameters& parameters) {
+  return declare_mlp(step, parameters, false);
+}
+
+MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& block, Ref x, Ref out) {
+  const Layout layout = step.between_blocks();
+  MlpTensors saved;
+  saved.x = x;
+  saved.normed = step.value("mlp input, normed", step.hidden_shape(), layout);
+  emit_norm(step, parameters, block.norm, x, saved.normed);
+  saved.up = step.value("mlp up output", up_shape(step), layout);
+  emit_linear(step, parameters, block.up, "mlp up projection", saved.normed, saved.up);
+  saved.activation = step.value("mlp activation", activation_shape(step), layout);
+  emit_activation(step, saved.up, saved.activation);
+  const Ref y = step.value("mlp output", step.hidden_shape(), layout);
+  emit_linear(step, parameters, block.down, "mlp down projection", saved.activation, y);
+  emit_residual_add(step, parameters, {}, x, y, out);
+  return saved;
+}
+
+void backward(Step& step,
+              Parameters& parameters,
+              const MlpParameters& block,
+              const MlpTensors& saved,
+              Ref dy,
+              Ref dx) {
+  const Layout layout = step.between_blocks();
+  const Ref d_activation = step.value("mlp activation gradient", activation_shape(step), layout);
+  emit_input_gradient(
+      step, parameters, block.down, "mlp down projection, input gradient", dy, d_activation);
+  emit_weight_gradient(
+      step, parameters, block.down, "mlp down projection, weight gradient", dy, saved.activation);
+  const Ref d_up = step.value("mlp up gradient", up_shape(step), layout);
+  emit_activation_backward(step, d_activation, saved.up, d_up);
+  const Ref d_normed = step.value("mlp input gradient", step.hidden_shape(), layout);
+  emit_input_gradient(
+      step, parameters, block.up, "mlp up projection, input gradient", d_up, d_normed);
+  emit_weight_gradient(
+      step, parameters, block.up, "mlp up projection, weight gradient", d_up, saved.normed);
+  emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
+  step.b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
+}
+
+}  // namespace
+
+const MlpLoweringInfo kMlpReplicated = {MlpLowering::replicated,
+                                        "replicated",
+                                        "whole weights; each rank applies them to its own tokens",
+                                        "jacobs2023-ulysses",
+                                        declare,
+                                        forward,
+                                        backward};
+
+}  // namespace trireme::plan

@@ -1,0 +1,163 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/plan/legality.h"
+#include "sim/plan/plan.h"
+
+namespace trireme::plan {
+
+using config::Framework;
+
+namespace {
+
+ModelShape shape_of(const config::ModelSpec& spec) {
+  ModelShape model;
+  model.layers = spec.layers;
+  model.hidden = spec.hidden;
+  model.heads = spec.heads;
+  model.kv_heads = spec.kv_heads;
+  model.head_dim = spec.head_dim;
+  model.mlp_width = spec.mlp_width;
+  model.vocabulary = spec.vocabulary;
+  model.learned_positions = spec.learned_positions;
+  model.mlp_kind = spec.mlp_kind;
+  model.norm = spec.norm;
+  model.rotary = spec.rotary;
+  model.qkv_bias = spec.attention_bias != config::BiasKind::none;
+  model.output_bias = spec.attention_bias == config::BiasKind::all;
+  model.mlp_bias = spec.mlp_bias;
+  model.tied_embeddings = spec.tied_embeddings;
+  return model;
+}
+
+void refuse(Feasibility& feasibility, std::string rule, std::string message) {
+  feasibility.refusals.push_back({std::move(rule), std::move(message)});
+}
+
+/// DeepSpeed's ZeRO-1 and 2 all-reduce gradients unless told otherwise.
+/// Source: deepspeed, runtime/zero/stage_1_and_2.py, reduce_scatter of the configuration
+config::GradientReduce gradient_reduce(const config::PlanSpec& spec) {
+  const bool deepspeed =
+      spec.framework == Framework::deepspeed || spec.framework == Framework::deepspeed_legacy;
+  return spec.zero.reduce.value_or(deepspeed ? config::GradientReduce::all_reduce
+                                             : config::GradientReduce::reduce_scatter);
+}
+
+/// PyTorch FSDP2 shards dimension 0 and pads it; others shard flattened parameters.
+/// Source: pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_param.py
+bool shards_rows(Framework framework) {
+  return framework == Framework::pytorch || framework == Framework::torchtitan;
+}
+
+void check_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
+  if (spec.ulysses > 1 && spec.sequence_gather > 1) {
+    refuse(feasibility,
+           "one-sequence-split",
+           "ulysses and sequence_gather both split the sequence: state one of them");
+  }
+  const std::int64_t sequence_degree = std::max<std::int64_t>(spec.ulysses, spec.sequence_gather);
+  if (spec.mlp_tensor_parallel > 1 && spec.tensor_parallel <= 1 &&
+      spec.mlp_tensor_parallel != sequence_degree) {
+    refuse(feasibility,
+           "hybrid-degree",
+           fmt::format("mlp.tensor_parallel ({}) runs over the ranks that split the sequence, of "
+                       "which there are {}",
+                       spec.mlp_tensor_parallel.value,
+                       sequence_degree));
+  }
+  if (spec.mlp_tensor_parallel > 1 && spec.tensor_parallel > 1) {
+    refuse(feasibility,
+           "hybrid-degree",
+           "tensor_parallel already splits the MLP: mlp.tensor_parallel is for plans without it");
+  }
+}
+
+/// Fills in the data-parallel degree and the number of micro batches.
+void fill_batches(const config::StudySpec& study,
+                  const config::PlanSpec& spec,
+                  Plan& plan,
+                  Feasibility& feasibility) {
+  const std::int64_t gpus = study.cluster.gpus();
+  if (spec.data_parallel) {
+    plan.data_degree = spec.data_parallel->value;
+    if (plan.ranks() != gpus) {
+      refuse(
+          feasibility,
+          "degrees-multiply",
+          fmt::format("the degrees multiply to {}, the cluster has {} GPUs", plan.ranks(), gpus));
+    }
+  } else if (gpus % plan.group_degree != 0) {
+    refuse(feasibility,
+           "degrees-multiply",
+           fmt::format("{} GPUs are not a multiple of the degree {}", gpus, plan.group_degree));
+  } else {
+    plan.data_degree = gpus / plan.group_degree;
+  }
+  const std::int64_t node = study.cluster.gpus_per_node;
+  if (node % plan.group_degree != 0 && plan.group_degree % node != 0) {
+    refuse(feasibility,
+           "groups-fill-nodes",
+           fmt::format("groups of {} ranks do not tile nodes of {} GPUs", plan.group_degree, node));
+  }
+  const std::int64_t per_micro_batch = plan.micro_batch * plan.data_degree;
+  const std::int64_t global =
+      study.workload.global_batch ? study.workload.global_batch->value : per_micro_batch;
+  if (global % per_micro_batch != 0) {
+    refuse(feasibility,
+           "batches-divide",
+           fmt::format("a global batch of {} sequences is not a multiple of {} (micro batch {} on "
+                       "{} data-parallel ranks)",
+                       global,
+                       per_micro_batch,
+                       plan.micro_batch,
+                       plan.data_degree));
+  } else {
+    plan.micro_batches = global / per_micro_batch;
+  }
+}
+
+}  // namespace
+
+Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec) {
+  Resolution resolution;
+  Plan& plan = resolution.plan;
+  Feasibility& feasibility = resolution.feasibility;
+  plan.name = spec.name;
+  plan.model = shape_of(study.model);
+  plan.sequence = study.workload.sequence.value.value();
+  plan.micro_batch = study.workload.micro_batch;
+  plan.causal = study.workload.causal;
+  plan.framework = spec.framework;
+
+  check_modelled(spec, feasibility);
+  check_degrees(spec, feasibility);
+  const std::int64_t sequence_degree = std::max<std::int64_t>(spec.ulysses, spec.sequence_gather);
+  plan.group_degree = std::max<std::int64_t>(sequence_degree, spec.tensor_parallel);
+  const bool tensor = spec.tensor_parallel > 1;
+  plan.attention = tensor                     ? AttentionLowering::megatron
+                   : spec.sequence_gather > 1 ? AttentionLowering::sequence_gather
+                                              : AttentionLowering::ulysses;
+  plan.mlp =
+      tensor || spec.mlp_tensor_parallel > 1 ? MlpLowering::megatron : MlpLowering::replicated;
+  plan.sequence_sharded = !tensor || spec.tensor_parallel_sequence;
+  plan.exchange = spec.exchange;
+
+  plan.zero_stage = spec.zero.stage;
+  plan.zero_scope = spec.zero.only;
+  plan.gradient_reduce = gradient_reduce(spec);
+  plan.reshard_after_forward = spec.zero.reshard != config::Reshard::keep;
+  plan.gradient_type = spec.zero.gradient_type;
+  plan.shard_rows = shards_rows(spec.framework);
+
+  plan.recompute_layers = spec.recompute == config::Recompute::full;
+  plan.loss = spec.loss;
+  plan.kernel = spec.attention;
+  plan.clip_gradients = spec.optimizer.clip_gradients;
+
+  fill_batches(study, spec, plan, feasibility);
+  check_rules(plan, feasibility);
+  return resolution;
+}
+
+}  // namespace trireme::plan
