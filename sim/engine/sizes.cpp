@@ -274,6 +274,9 @@ class LiveInstances {
 };
 
 std::string instant_name(const Program& program, const Spot& spot, const PeakPath& path) {
+  if (program.ops().empty()) {
+    return "no operation";
+  }
   const Op& op = program.op(spot.op);
   std::string text(name(op.phase));
   for (const auto& step : path.steps) {
@@ -346,7 +349,7 @@ std::vector<ByteEntry> byte_entries(const Program& program,
                       ByteEntry entry;
                       entry.account = account;
                       entry.operation = op.label;
-                      entry.tensor = tensor.name;
+                      entry.tensor = program::display_name(tensor);
                       entry.group = group_name(program.mesh(), op.group);
                       entry.ranks = program.mesh().group_size(op.group);
                       entry.count = times;
@@ -373,11 +376,13 @@ Bytes read_net_memory(const Program& program) {
   return Bytes(summarise(program, 0, static_cast<std::uint32_t>(program.nodes().size())).net);
 }
 
-std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
-  const Spot spot = peak_spot(program);
+namespace {
+
+/// Calls `visit(tensor, instances)` for every tensor that is alive at the peak, as declared.
+template <class Visit>
+void for_each_alive(const Program& program, const Spot& spot, const PeakPath& path, Visit visit) {
   LiveInstances live(program);
-  live.count_up_to(spot, path_to(program, spot.run));
-  std::vector<ledger::MemoryEntry> entries;
+  live.count_up_to(spot, path);
   for (std::size_t i = 0; i < program.tensors().size(); ++i) {
     const auto id = static_cast<TensorId>(i);
     const Tensor& tensor = program.tensor(id);
@@ -385,19 +390,29 @@ std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
       continue;
     }
     const std::int64_t instances = tensor.resident ? program.resident_instances(tensor) : live[id];
-    if (instances == 0) {
-      continue;
+    if (instances != 0) {
+      visit(tensor, instances);
     }
-    ledger::MemoryEntry entry;
-    entry.item = program::memory_item(tensor);
-    entry.tensor = tensor.name;
-    entry.shape_symbols = program::shape_in_symbols(program.mesh(), tensor);
-    entry.shape_numbers = program::shape_in_numbers(program.mesh(), tensor);
-    entry.type = tensor.type;
-    entry.instances = instances;
-    entry.bytes = instances * tensor.local_bytes();
-    entries.push_back(std::move(entry));
   }
+}
+
+}  // namespace
+
+std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
+  const Spot spot = peak_spot(program);
+  std::vector<ledger::MemoryEntry> entries;
+  for_each_alive(
+      program, spot, path_to(program, spot.run), [&](const Tensor& tensor, std::int64_t instances) {
+        ledger::MemoryEntry entry;
+        entry.item = program::memory_item(tensor);
+        entry.tensor = program::display_name(tensor);
+        entry.shape_symbols = program::shape_in_symbols(program.mesh(), tensor);
+        entry.shape_numbers = program::shape_in_numbers(program.mesh(), tensor);
+        entry.type = tensor.type;
+        entry.instances = instances;
+        entry.bytes = instances * tensor.local_bytes();
+        entries.push_back(std::move(entry));
+      });
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return a.bytes > b.bytes;
   });
@@ -407,11 +422,13 @@ std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
 ledger::MemoryLedger read_memory(const Program& program) {
   ledger::MemoryLedger memory;
   const Spot spot = peak_spot(program);
-  memory.instant = instant_name(program, spot, path_to(program, spot.run));
-  for (const ledger::MemoryEntry& entry : memory_entries(program)) {
-    memory.by_item[ledger::index(entry.item)] += entry.bytes;
-    memory.allocated += entry.bytes;
-  }
+  const PeakPath path = path_to(program, spot.run);
+  memory.instant = instant_name(program, spot, path);
+  for_each_alive(program, spot, path, [&](const Tensor& tensor, std::int64_t instances) {
+    const Bytes bytes = instances * tensor.local_bytes();
+    memory.by_item[ledger::index(program::memory_item(tensor))] += bytes;
+    memory.allocated += bytes;
+  });
   return memory;
 }
 

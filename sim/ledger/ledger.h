@@ -67,7 +67,7 @@ struct ByteLedger {
 struct ByteEntry {
   ByteAccount account;
   std::string_view operation;
-  std::string_view tensor;
+  std::string tensor;
   std::string group;         // such as "sequence x data"
   std::int64_t ranks = 1;    // of the group
   std::int64_t count = 1;    // executions in a step
@@ -87,7 +87,7 @@ struct MemoryLedger {
 /// One tensor's memory at the peak.
 struct MemoryEntry {
   MemoryItem item = MemoryItem::temporaries;
-  std::string_view tensor;
+  std::string tensor;
   std::string shape_symbols;
   std::string shape_numbers;
   ElementType type = ElementType::bf16;

@@ -81,6 +81,7 @@ TensorId Builder::declare_view(TensorId base,
                                IndexMask more) {
   Tensor view = tensor(base);
   view.name = name;
+  view.part = {};
   view.base = base;
   view.storage = Storage::view;
   view.shape = shape;
@@ -223,6 +224,7 @@ Op& Builder::emit_collective(CollectiveKind kind,
 TensorId Builder::declare_result(Ref like, std::string_view name, const Layout& layout) {
   Tensor result = tensor(like.tensor);
   result.name = name;
+  result.part = {};
   result.storage = Storage::own;
   result.root = kNoTensor;
   result.base = kNoTensor;

@@ -61,7 +61,7 @@ class AlongAxis {
     throw BuildError(fmt::format("operation '{}' ({}): tensor '{}' is {} over '{}': {}",
                                  op_.label,
                                  info(op_.function).name,
-                                 tensor(operand).name,
+                                 display_name(tensor(operand)),
                                  describe((*this)[operand]),
                                  mesh_.axis(axis_).name,
                                  why));
@@ -98,10 +98,10 @@ std::optional<Placement> product(Placement x, Placement weight, Placement out, P
 void check_gemm(const AlongAxis& axis, Placement out, Placement in) {
   const auto result = product(axis[0], axis[1], out, in);
   if (!result) {
-    axis.refuse(
-        0,
-        fmt::format(
-            "it does not fit weight '{}', which is {}", axis.tensor(1).name, describe(axis[1])));
+    axis.refuse(0,
+                fmt::format("it does not fit weight '{}', which is {}",
+                            display_name(axis.tensor(1)),
+                            describe(axis[1])));
   }
   const std::size_t y = axis.count() - 1;
   axis.expect(y, *result);
@@ -129,7 +129,8 @@ void check_weight_gradient(const AlongAxis& axis) {
   } else if (dy != kReplicate || x != kReplicate) {
     axis.refuse(
         0,
-        fmt::format("it does not fit '{}', which is {}", axis.tensor(1).name, describe(axis[1])));
+        fmt::format(
+            "it does not fit '{}', which is {}", display_name(axis.tensor(1)), describe(axis[1])));
   }
   axis.expect(2, expected);
 }
@@ -242,10 +243,10 @@ void check_embedding_forward(const AlongAxis& axis) {
   } else if ((ids == kReplicate || shards_tokens(ids)) && table == kReplicate) {
     axis.expect(x, ids);
   } else {
-    axis.refuse(
-        0,
-        fmt::format(
-            "it does not fit table '{}', which is {}", axis.tensor(1).name, describe(table)));
+    axis.refuse(0,
+                fmt::format("it does not fit table '{}', which is {}",
+                            display_name(axis.tensor(1)),
+                            describe(table)));
   }
 }
 
@@ -330,7 +331,7 @@ void check_square_sum(const AlongAxis& axis) {
     if (axis[i].sharded() && axis[norm] != kPartial) {
       axis.refuse(norm,
                   fmt::format("gradient '{}' is sharded, so the sum of squares is partial",
-                              axis.tensor(i).name));
+                              display_name(axis.tensor(i))));
     }
   }
 }
@@ -439,8 +440,11 @@ void check_axis(const AlongAxis& axis, LayoutRule rule) {
 }
 
 [[noreturn]] void refuse_shape(const Op& op, const Tensor& tensor, std::string_view why) {
-  throw BuildError(fmt::format(
-      "operation '{}' ({}): tensor '{}': {}", op.label, info(op.function).name, tensor.name, why));
+  throw BuildError(fmt::format("operation '{}' ({}): tensor '{}': {}",
+                               op.label,
+                               info(op.function).name,
+                               display_name(tensor),
+                               why));
 }
 
 std::int64_t product_of(const Shape& shape, int first, int last) {

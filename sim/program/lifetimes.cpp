@@ -173,7 +173,7 @@ class LifetimeDeriver {
  private:
   [[nodiscard]] std::string name_of(const Use& use) const {
     const Tensor& tensor = tensors_[use.operand.ref.tensor];
-    std::string text(tensor.name);
+    std::string text = display_name(tensor);
     for (std::size_t i = 0; i < kIndexCount; ++i) {
       if ((tensor.varies & (1U << i)) != 0) {
         const Range& range = use.instances.range[i];
@@ -318,7 +318,7 @@ class LifetimeDeriver {
   }
 
   void note_saved(OpId last_use, TensorId root, Phase born) {
-    if (born == Phase::forward && ops_[last_use].phase > Phase::forward) {
+    if (born <= Phase::recompute && ops_[last_use].phase > born) {
       tensors_[root].saved = true;
     }
   }
@@ -533,7 +533,7 @@ class LifetimeDeriver {
   [[noreturn]] void refuse_owner(const Use& use, TensorId wanted, TensorId owner) const {
     for (TensorId id = owner; id != tensors_[id].root; id = contents(tensors_[id].base)) {
       if (contents(tensors_[id].base) == wanted) {
-        refuse(use, fmt::format("'{}' has taken over its memory", tensors_[id].name));
+        refuse(use, fmt::format("'{}' has taken over its memory", display_name(tensors_[id])));
       }
     }
     refuse(use, "it is used before any operation writes it");
