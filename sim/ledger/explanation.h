@@ -37,11 +37,14 @@ struct Term {
   std::string_view phase;  // empty for tensors, which outlive phases
   std::string_view component;
   std::string_view collective;  // empty for what is no collective
+  std::string_view traffic;     // what a collective carries; empty for what is no collective
+  std::string_view item;        // what a tensor fills memory as; empty for operations
   std::string_view operation;
   std::string tensor;  // what is sent, held or written
   std::int64_t count = 1;
-  /// Over all `count` executions (of a tensor: over all its instances), on one rank.
-  std::variant<std::int64_t, double> value;
+  /// Of one rank: over all `count` executions; of a tensor, one instance (its count is 1).
+  /// Empty for seconds that the profile does not know.
+  std::variant<std::monostate, std::int64_t, double> value;
   std::string_view equation;  // id, as docs/equations.md lists it
   std::string_view formula;   // in words of `numbers`
   std::vector<TermNumber> numbers;

@@ -24,7 +24,8 @@ std::vector<std::int64_t> owners_of(const Mesh& mesh,
   for (std::int64_t rank = 0; rank < mesh.ranks(); ++rank) {
     bool holds = true;
     for (std::size_t dim = 0; dim < indices.size(); ++dim) {
-      holds = holds && owned_range(mesh, tensor, static_cast<int>(dim), rank).contains(indices[dim]);
+      holds =
+          holds && owned_range(mesh, tensor, static_cast<int>(dim), rank).contains(indices[dim]);
     }
     if (holds) {
       owners.push_back(rank);

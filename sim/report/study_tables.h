@@ -1,0 +1,36 @@
+// Tables and sentences about a study's result, for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/ledger/explanation.h"
+#include "sim/ledger/result.h"
+#include "sim/report/table.h"
+
+namespace trireme::report {
+
+/// A row per result. Keys that vary over the rows lead it as columns.
+[[nodiscard]] Table results_table(const std::vector<ledger::PlanResult>& rows);
+
+/// "workload.sequence 64K" of a point; the keys are those that vary over `rows`.
+[[nodiscard]] std::string point_text(const std::vector<ledger::PointValue>& point);
+
+/// One sentence per crossover and memory wall: "parity of A and B at workload.sequence 61K: ...".
+[[nodiscard]] std::vector<std::string> trend_sentences(const ledger::StudyResult& result);
+
+/// Why the plans that are not the fastest of those that fit lose: one sentence, from their ledgers.
+/// Empty when no plan fits or there is one plan.
+[[nodiscard]] std::string why_the_others_lose(const std::vector<ledger::PlanResult>& rows);
+
+/// "plan: reason" of every row that does not fit, is illegal or has unknown seconds.
+[[nodiscard]] std::vector<std::string> problems(const std::vector<ledger::PlanResult>& rows);
+
+/// The whole report of a study in markdown. `table_file` names the file with all numbers.
+[[nodiscard]] std::string to_markdown(const ledger::StudyResult& result,
+                                      const std::string& table_file);
+
+/// An explanation as text: where every number comes from, memory, shapes, owners.
+[[nodiscard]] std::string to_terminal(const ledger::Explanation& explanation, bool color);
+
+}  // namespace trireme::report

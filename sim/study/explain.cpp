@@ -1,0 +1,318 @@
+#include "sim/study/explain.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/core/error.h"
+#include "sim/cost/collectives.h"
+#include "sim/engine/sizes.h"
+#include "sim/plan/lower.h"
+#include "sim/plan/plan.h"
+#include "sim/program/ownership.h"
+#include "sim/study/evaluate.h"
+#include "sim/study/kernel_terms.h"
+
+namespace trireme::study {
+
+using ledger::Term;
+using ledger::TermQuantity;
+using program::Access;
+using program::Family;
+using program::Function;
+using program::Op;
+using program::Operand;
+using program::OpId;
+using program::Program;
+using program::Segment;
+using program::Tensor;
+using program::TensorId;
+
+namespace {
+
+const cost::CollectiveInfo& collective_info(CollectiveKind kind) {
+  for (const cost::CollectiveInfo& row : cost::collective_table()) {
+    if (row.name == name(kind)) {
+      return row;
+    }
+  }
+  throw std::logic_error("explain: a collective without a row in collective_table()");
+}
+
+/// Whether every chunk of the payload is equal, so that the short formula gives the bytes exactly.
+bool is_even(const ledger::ByteEntry& entry) {
+  const std::int64_t whole = entry.payload_bytes.value();
+  const std::int64_t ranks = entry.ranks;
+  const bool exchanged = entry.account.collective == CollectiveKind::all_to_all;
+  const std::int64_t chunks = exchanged ? ranks * ranks : ranks;
+  const std::int64_t passes = entry.account.collective == CollectiveKind::all_reduce ? 2 : 1;
+  return whole % chunks == 0 &&
+         entry.count * passes * (whole / chunks) * (ranks - 1) == entry.sent.value();
+}
+
+Term operation_term(TermQuantity quantity, const ledger::TimeEntry& entry, const Op& op) {
+  Term term;
+  term.quantity = quantity;
+  term.phase = name(entry.phase);
+  term.component = name(entry.component);
+  term.operation = entry.operation;
+  term.count = entry.count;
+  if (op.function == Function::collective) {
+    term.collective = name(op.collective);
+  }
+  return term;
+}
+
+/// FLOPs and seconds of every operation, in program order: first all FLOPs, then all seconds.
+void add_operation_terms(const Program& program,
+                         const engine::Machine& machine,
+                         std::vector<Term>& terms) {
+  const std::vector<ledger::TimeEntry> entries = engine::time_entries(program, machine);
+  std::vector<const Op*> ops;
+  program::for_each_run(program, [&](const program::Node& node, std::int64_t) {
+    const Segment& segment = program.segments()[node.segment];
+    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+      if (program::info(program.op(id).function).family != Family::bookkeeping) {
+        ops.push_back(&program.op(id));
+      }
+    }
+  });
+  ensure(ops.size() == entries.size(), "explain: time entries do not follow the operations");
+  const auto output_name = [&](const Op& op) {
+    return program::display_name(program.tensor(program.operands(op).back().ref.tensor));
+  };
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Family family = program::info(ops[i]->function).family;
+    if (family != Family::gemm && family != Family::attention) {
+      continue;
+    }
+    Term term = operation_term(TermQuantity::flops, entries[i], *ops[i]);
+    term.tensor = output_name(*ops[i]);
+    term.value = entries[i].flops.value();
+    explain_flops(program, *ops[i], term);
+    terms.push_back(std::move(term));
+  }
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (program::info(ops[i]->function).family == Family::host_copy) {
+      continue;  // hidden ahead of the step
+    }
+    Term term = operation_term(TermQuantity::seconds, entries[i], *ops[i]);
+    term.tensor = output_name(*ops[i]);
+    if (engine::op_time(program, *ops[i], machine)) {
+      term.value = entries[i].total.value();
+    }
+    explain_seconds(program, *ops[i], machine, term);
+    terms.push_back(std::move(term));
+  }
+}
+
+/// The first run of operations of the forward pass that holds attention; empty without one.
+std::span<const Op> attention_block(const Program& program) {
+  for (const Segment& segment : program.segments()) {
+    const auto ops = program.ops().subspan(segment.first_op, segment.ops);
+    for (const Op& op : ops) {
+      if (op.function == Function::attention_forward && op.phase == Phase::forward) {
+        return ops;
+      }
+    }
+  }
+  return {};
+}
+
+bool is_of_attention(const Op& op) {
+  return op.component == Component::attention && op.phase == Phase::forward;
+}
+
+bool is_activation(const Tensor& tensor) {
+  return tensor.role == program::Role::activation || tensor.role == program::Role::temporary ||
+         tensor.role == program::Role::communication_buffer;
+}
+
+ledger::OwnerGrid owner_grid(const Program& program, const Tensor& tensor) {
+  ledger::OwnerGrid grid;
+  grid.tensor = program::display_name(tensor);
+  grid.symbols = program::shape_in_symbols(program.mesh(), tensor);
+  const bool has_heads = tensor.shape.rank() > program::kFeatureDim + 1;
+  grid.columns = has_heads ? "head" : "feature";
+  grid.partial = tensor.layout.partial_axes() != 0;
+  const std::int64_t tokens = tensor.shape[program::kSequenceDim].size;
+  const std::int64_t columns = tensor.shape[program::kFeatureDim].size;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    std::vector<std::vector<std::int64_t>>& row = grid.owners.emplace_back();
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const std::array<std::int64_t, 3> indices = {0, token, column};
+      row.push_back(program::owners_of(program.mesh(), tensor, indices));
+    }
+  }
+  return grid;
+}
+
+[[noreturn]] void refuse_owner_shape(const OwnerShape& shape, std::int64_t degree) {
+  throw Error(ErrorKind::command_line,
+              SourceLocation{.file = "--owners"},
+              fmt::format("{} tokens x {} heads do not divide by the plan's group of {} ranks",
+                          shape.tokens,
+                          shape.heads,
+                          degree),
+              fmt::format("try --owners {}x{}", degree, degree));
+}
+
+/// The plan on a model of one small layer, on its group alone: the same lowerings, layouts that
+/// can be drawn.
+plan::Plan small_plan(const plan::Plan& plan, const std::optional<OwnerShape>& wanted) {
+  constexpr std::int64_t kLeastTokens = 8;
+  constexpr std::int64_t kLeastHeads = 4;
+  const std::int64_t degree = plan.group_degree;
+  const OwnerShape shape =
+      wanted.value_or(OwnerShape{pad_to(kLeastTokens, degree), pad_to(kLeastHeads, degree)});
+  if (shape.tokens % degree != 0 || shape.heads % degree != 0) {
+    refuse_owner_shape(shape, degree);
+  }
+  plan::Plan small = plan;
+  small.model.layers = 1;
+  small.model.heads = shape.heads;
+  small.model.kv_heads = shape.heads;
+  small.model.head_dim = 1;
+  small.model.hidden = shape.heads;
+  small.model.mlp_width = shape.heads;
+  small.model.vocabulary = 0;
+  small.model.learned_positions = 0;
+  small.sequence = shape.tokens;
+  small.micro_batch = 1;
+  small.micro_batches = 1;
+  small.data_degree = 1;
+  return small;
+}
+
+}  // namespace
+
+std::vector<Term> sent_terms(const Program& program,
+                             std::int64_t gpus_per_node,
+                             std::int64_t rank) {
+  std::vector<Term> terms;
+  for (const ledger::ByteEntry& entry : engine::byte_entries(program, gpus_per_node, rank)) {
+    const cost::CollectiveInfo& info = collective_info(entry.account.collective);
+    Term term;
+    term.quantity = TermQuantity::sent_bytes;
+    term.phase = name(entry.account.phase);
+    term.component = name(entry.account.component);
+    term.collective = info.name;
+    term.traffic = name(entry.account.traffic);
+    term.operation = entry.operation;
+    term.tensor = entry.tensor;
+    term.count = entry.count;
+    term.value = entry.sent.value();
+    term.equation = info.bytes_equation;
+    term.source = info.bibliography_key;
+    term.numbers = {{"N", entry.payload_bytes.value()}, {"n", entry.ranks}};
+    term.formula = info.bytes_formula;
+    if (!is_even(entry)) {
+      term.formula = info.uneven_bytes_formula;
+      term.numbers.push_back({"rank", rank});
+    }
+    terms.push_back(std::move(term));
+  }
+  return terms;
+}
+
+std::vector<Term> tensor_terms(const Program& program) {
+  std::vector<Term> terms;
+  for (const Tensor& tensor : program.tensors()) {
+    if (tensor.storage != program::Storage::own) {
+      continue;
+    }
+    Term term;
+    term.quantity = TermQuantity::tensor_bytes;
+    term.component = name(tensor.component);
+    term.item = name(program::memory_item(tensor));
+    term.tensor = fmt::format(
+        "{} {}", program::display_name(tensor), program::shape_in_symbols(program.mesh(), tensor));
+    term.value = tensor.local_bytes().value();
+    term.equation = "tensor-bytes";
+    term.formula = "E w";
+    term.numbers = {{"E", tensor.local_elements.value()}, {"w", width(tensor.type)}};
+    term.source = "derived";
+    terms.push_back(std::move(term));
+  }
+  return terms;
+}
+
+std::vector<ledger::ShapeStep> shape_trace(const Program& program) {
+  std::vector<ledger::ShapeStep> steps;
+  std::vector<bool> seen(program.tensors().size(), false);
+  for (const Op& op : attention_block(program)) {
+    if (!is_of_attention(op)) {
+      continue;
+    }
+    for (const Operand& operand : program.operands(op)) {
+      const TensorId id = operand.ref.tensor;
+      const Tensor& tensor = program.tensor(id);
+      if (seen[id] || !is_activation(tensor)) {
+        continue;
+      }
+      seen[id] = true;
+      ledger::ShapeStep step;
+      step.operation = op.label;
+      step.collective = op.function == Function::collective && operand.access != Access::read
+                            ? name(op.collective)
+                            : std::string_view();
+      step.tensor = program::display_name(tensor);
+      step.symbols = program::shape_in_symbols(program.mesh(), tensor);
+      step.numbers = program::shape_in_numbers(program.mesh(), tensor);
+      steps.push_back(std::move(step));
+    }
+  }
+  return steps;
+}
+
+std::vector<ledger::OwnerChange> owner_changes(const Program& program) {
+  std::vector<ledger::OwnerChange> changes;
+  for (const Op& op : attention_block(program)) {
+    if (!is_of_attention(op) || op.function != Function::collective) {
+      continue;
+    }
+    const auto operands = program.operands(op);
+    const std::size_t pairs = op.operands / 2U;
+    for (std::size_t pair = 0; pair < pairs; ++pair) {
+      const Tensor& before = program.tensor(operands[pair].ref.tensor);
+      const Tensor& after = program.tensor(operands[pairs + pair].ref.tensor);
+      if (is_activation(before) && before.shape.rank() > program::kFeatureDim) {
+        changes.push_back({op.label,
+                           name(op.collective),
+                           owner_grid(program, before),
+                           owner_grid(program, after)});
+      }
+    }
+  }
+  return changes;
+}
+
+ledger::Explanation explain(const config::StudySpec& study,
+                            const config::PlanSpec& spec,
+                            const std::optional<OwnerShape>& shape) {
+  ledger::Explanation explanation;
+  explanation.study = study.name;
+  explanation.profile = study.cluster.profile.name;
+  explanation.result = evaluate(study, spec);
+  const plan::Resolution resolution = plan::resolve(study, spec);
+  if (!resolution.feasibility.legal()) {
+    return explanation;
+  }
+  const Program program = plan::lower(resolution.plan);
+  const engine::Machine machine = machine_of(study.cluster);
+  const std::int64_t rank = engine::largest_sender(program, machine.gpus_per_node);
+  explanation.terms = sent_terms(program, machine.gpus_per_node, rank);
+  const std::vector<Term> tensors = tensor_terms(program);
+  explanation.terms.insert(explanation.terms.end(), tensors.begin(), tensors.end());
+  add_operation_terms(program, machine, explanation.terms);
+  explanation.memory = engine::memory_entries(program);
+  explanation.shapes = shape_trace(program);
+  const plan::Plan small = small_plan(resolution.plan, shape);
+  explanation.owners = owner_changes(plan::lower(small));
+  explanation.owner_ranks = small.ranks();
+  return explanation;
+}
+
+}  // namespace trireme::study

@@ -1,0 +1,264 @@
+#include "sim/study/kernel_terms.h"
+
+#include <optional>
+
+#include "sim/cost/attention.h"
+#include "sim/cost/collectives.h"
+#include "sim/cost/gemm.h"
+#include "sim/cost/pointwise.h"
+#include "sim/engine/collective_payload.h"
+#include "sim/engine/placement.h"
+#include "sim/engine/work.h"
+
+namespace trireme::study {
+
+using engine::Extents;
+using engine::Machine;
+using ledger::Term;
+using program::Family;
+using program::Function;
+using program::Op;
+using program::Program;
+
+namespace {
+
+constexpr std::string_view kFits = "fit_forms";
+
+void set_equation(Term& term,
+                  std::string_view equation,
+                  std::string_view formula,
+                  std::string_view source) {
+  term.equation = equation;
+  term.formula = formula;
+  term.source = source;
+}
+
+void add(Term& term, std::string_view name, std::int64_t value) {
+  term.numbers.push_back({name, value});
+}
+
+void add(Term& term, std::string_view name, double value) {
+  term.numbers.push_back({name, value});
+}
+
+void add(Term& term, std::string_view name, Seconds value) {
+  add(term, name, value.value());
+}
+
+void add(Term& term, std::string_view name, BytesPerSecond value) {
+  add(term, name, value.value());
+}
+
+void add(Term& term, std::string_view name, FlopsPerSecond value) {
+  add(term, name, value.value());
+}
+
+void add_gemm_extents(Term& term, const Program& program, const Op& op) {
+  const engine::GemmExtents extents = engine::gemm_extents(program, op, Extents::local);
+  add(term, "m", extents.m);
+  add(term, "n", extents.n);
+  add(term, "k", extents.k);
+}
+
+void add_attention_shape(Term& term, const cost::AttentionShape& shape) {
+  add(term, "B", shape.sequences);
+  add(term, "a", shape.query_heads);
+  add(term, "d", shape.head_dim);
+  add(term, "Sq", shape.query_tokens.value());
+  add(term, "Skv", shape.key_tokens.value());
+  if (shape.causal) {
+    add(term, "q0", shape.first_query.value());
+  }
+}
+
+void explain_gemm_seconds(const Program& program,
+                          const Op& op,
+                          const cost::GemmCosts& costs,
+                          Term& term) {
+  set_equation(
+      term, "gemm-time", "t0 + x max(2 m n (k + k0) / P, e (m k + k n + m n) / bw)", kFits);
+  add_gemm_extents(term, program, op);
+  add(term, "t0", costs.start);
+  add(term, "P", costs.rate);
+  add(term, "k0", costs.inner_overhead.value());
+  add(term, "bw", costs.bandwidth);
+  const program::Operand& output = program.operands(op).back();
+  const bool fp32 = output.access == program::Access::update &&
+                    program.tensor(output.ref.tensor).type == ElementType::fp32;
+  add(term, "x", fp32 ? costs.fp32_accumulation : 1.0);
+}
+
+const std::optional<cost::AttentionKernelCosts>& kernel_costs(
+    const cost::AttentionCosts& costs, program::AttentionImplementation kernel) {
+  switch (kernel) {
+    case program::AttentionImplementation::flash3:
+      return costs.flash3;
+    case program::AttentionImplementation::cudnn:
+      return costs.cudnn;
+    case program::AttentionImplementation::flash2:
+      break;
+  }
+  return costs.flash2;
+}
+
+void explain_attention_seconds(const Program& program,
+                               const Op& op,
+                               const cost::AttentionCosts& costs,
+                               Term& term) {
+  set_equation(
+      term, "attention-time", "t0 + k w (max(B, SMs b) + tiles tau / 128) / (E phi)", kFits);
+  const cost::AttentionShape shape = engine::attention_shape(program, op, Extents::local);
+  add_attention_shape(term, shape);
+  const auto& kernel = kernel_costs(costs, op.attention);
+  const cost::AttentionHeadDimCosts* row =
+      kernel ? cost::find_head_dim(*kernel, shape.head_dim) : nullptr;
+  if (row == nullptr) {
+    return;
+  }
+  const bool forward = op.function == Function::attention_forward;
+  const auto& pass = forward ? row->forward : row->backward;
+  if (!pass) {
+    return;
+  }
+  add(term, "k", forward ? 1.0 : cost::kAttentionBackwardWork);
+  add(term, "t0", kernel->start);
+  add(term, "E", pass->rate);
+  add(term, "tau", pass->tile_overhead.value());
+  add(term, "phi", row->sustained);
+}
+
+void add_node_costs(Term& term, const cost::NodeCollectiveCosts& costs) {
+  add(term, "a0", costs.start);
+  add(term, "a1", costs.per_rank);
+  add(term, "beta", costs.link_rate);
+  add(term, "c", costs.ramp_per_root_megabyte);
+  add(term, "gamma", costs.local_rate);
+}
+
+void explain_ring_over_nodes(const Op& op, const cost::MultiNodeRingCosts& ring, Term& term) {
+  set_equation(term,
+               "multi-node-ring-time",
+               "k as (n - 1) + V / B, B^-4 = (p eff NIC)^-4 + beta_nvl^-4",
+               kFits);
+  add(term, "k", std::int64_t{op.collective == CollectiveKind::all_reduce ? 2 : 1});
+  add(term,
+      "as",
+      op.collective == CollectiveKind::all_gather       ? ring.all_gather_step
+      : op.collective == CollectiveKind::reduce_scatter ? ring.reduce_scatter_step
+                                                        : ring.all_reduce_step);
+  add(term, "eff", ring.nic_efficiency);
+  add(term, "beta_nvl", ring.nvlink_rate);
+}
+
+const cost::NodeCollectiveCosts& node_costs(const cost::CollectiveCosts& costs,
+                                            CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_to_all:
+      return costs.all_to_all;
+    case CollectiveKind::all_gather:
+      return costs.all_gather;
+    case CollectiveKind::reduce_scatter:
+      return costs.reduce_scatter;
+    default:
+      return costs.all_reduce;
+  }
+}
+
+void explain_send_recv(bool spans_nodes, const cost::MachineCosts& costs, Term& term) {
+  if (spans_nodes) {
+    set_equation(term, "send-recv-off-node-time", "N / R, R = eff NIC", kFits);
+    add(term, "eff", costs.multi_node.send_recv.nic_efficiency);
+    return;
+  }
+  set_equation(term, "send-recv-time", "a + max(min(N / (l r), Q / r), N / min(m r, beta))", kFits);
+}
+
+void explain_collective_seconds(const Program& program,
+                                const Op& op,
+                                const Machine& machine,
+                                Term& term) {
+  const cost::Group group = engine::place(program.mesh(), op.group, machine.gpus_per_node);
+  const bool spans_nodes = group.ranks > group.ranks_per_node;
+  Bytes payload;
+  for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+    payload += bytes_of(engine::collective_payload(program, op, pair),
+                        program.tensor(program.operands(op)[pair].ref.tensor).type);
+  }
+  const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
+  add(term, "N", payload.value());
+  add(term, "n", group.ranks);
+  if (spans_nodes) {
+    add(term, "p", group.ranks_per_node);
+    add(term, "NIC", machine.nic_rate);
+  }
+  if (op.collective == CollectiveKind::send_recv) {
+    explain_send_recv(spans_nodes, machine.costs, term);
+  } else if (spans_nodes && op.collective == CollectiveKind::all_to_all) {
+    set_equation(term,
+                 "multi-node-all-to-all-time",
+                 "a0 + ar (n - p) + max(S (n - p) / n / (eff NIC), C), S = N / n",
+                 kFits);
+    add(term, "a0", machine.costs.multi_node.all_to_all.start);
+    add(term, "ar", machine.costs.multi_node.all_to_all.per_remote_rank);
+    add(term, "eff", machine.costs.multi_node.all_to_all.nic_efficiency);
+  } else if (spans_nodes) {
+    explain_ring_over_nodes(op, machine.costs.multi_node.ring, term);
+  } else if (op.collective == CollectiveKind::all_reduce &&
+             cost::reduces_in_switches(type, group, machine.costs)) {
+    const cost::SwitchReduceCosts& costs = *machine.costs.collectives.all_reduce_nvls;
+    set_equation(term, "switch-all-reduce-time", "a + N / beta_n + c sqrt(N)", kFits);
+    add(term, "a", costs.start);
+    add(term, "beta_n", costs.rate);
+    add(term, "c", costs.ramp_per_root_megabyte);
+  } else {
+    set_equation(term,
+                 "node-collective-time",
+                 "a0 + a1 (n - 1) + V / beta + c sqrt(V) + (S / n) / gamma",
+                 kFits);
+    add_node_costs(term, node_costs(machine.costs.collectives, op.collective));
+  }
+}
+
+}  // namespace
+
+void explain_flops(const Program& program, const Op& op, Term& term) {
+  if (program::info(op.function).family == Family::gemm) {
+    set_equation(term, "gemm-flops", "2 m n k", "narayanan2021");
+    add_gemm_extents(term, program, op);
+    return;
+  }
+  const cost::AttentionShape shape = engine::attention_shape(program, op, Extents::local);
+  const bool forward = op.function == Function::attention_forward;
+  set_equation(term,
+               "attention-flops",
+               shape.causal ? "k 4 B a d Sq (q0 + Sq / 2)" : "k 4 B a d Sq Skv",
+               "dao2023-flash2");
+  add_attention_shape(term, shape);
+  add(term, "k", forward ? 1.0 : cost::kAttentionBackwardWork);
+}
+
+void explain_seconds(const Program& program, const Op& op, const Machine& machine, Term& term) {
+  switch (program::info(op.function).family) {
+    case Family::gemm:
+      explain_gemm_seconds(program, op, machine.costs.gemm, term);
+      return;
+    case Family::attention:
+      explain_attention_seconds(program, op, machine.costs.attention, term);
+      return;
+    case Family::pointwise:
+    case Family::optimizer:
+      set_equation(term, "pointwise-time", "t0 + M / (eff HBM)", kFits);
+      add(term, "M", engine::moved_bytes(program, op).value());
+      add(term, "t0", machine.costs.kernel_launch);
+      add(term, "HBM", machine.costs.pointwise.memory_peak);
+      return;
+    case Family::collective:
+      explain_collective_seconds(program, op, machine, term);
+      return;
+    case Family::host_copy:
+    case Family::bookkeeping:
+      return;
+  }
+}
+
+}  // namespace trireme::study
