@@ -89,11 +89,22 @@ Shape key_value_shape(const Step& step) {
 }
 
 QueryKeyValue unpack(Step& step, Ref packed) {
+  constexpr std::int8_t kWithinGroup = 3;  // the dimension of queries, key and value of a group
   const bool gradient = step.b.phase() == Phase::backward;
+  const std::int64_t queries = step.heads_per_group().size;
   program::Builder& b = step.b;
-  return {b.declare_view(packed.tensor, gradient ? "q gradient" : "q", query_shape(step)),
-          b.declare_view(packed.tensor, gradient ? "k gradient" : "k", key_value_shape(step)),
-          b.declare_view(packed.tensor, gradient ? "v gradient" : "v", key_value_shape(step))};
+  return {b.declare_view(packed.tensor,
+                         gradient ? "q gradient" : "q",
+                         query_shape(step),
+                         {.dim = kWithinGroup, .first = 0, .extent = queries}),
+          b.declare_view(packed.tensor,
+                         gradient ? "k gradient" : "k",
+                         key_value_shape(step),
+                         {.dim = kWithinGroup, .first = queries, .extent = 1}),
+          b.declare_view(packed.tensor,
+                         gradient ? "v gradient" : "v",
+                         key_value_shape(step),
+                         {.dim = kWithinGroup, .first = queries + 1, .extent = 1})};
 }
 
 void emit_rotary(Step& step, Ref q, Ref k) {

@@ -60,8 +60,8 @@ AttentionTensors forward(
       step.value("keys and values", packed_key_value_shape(step), Step::whole_sequences());
   emit_linear(
       step, parameters, block.key_value, "key and value projection", saved.gathered, packed);
-  saved.k = b.declare_view(packed.tensor, "k", key_value_shape(step));
-  saved.v = b.declare_view(packed.tensor, "v", key_value_shape(step));
+  saved.k = key_value_view(step, packed, "k", 0);
+  saved.v = key_value_view(step, packed, "v", 1);
   emit_rotary(step, saved.q, saved.k);
   emit_attention(step, saved);
   saved.o_tokens = saved.o;
@@ -90,10 +90,9 @@ void backward(Step& step,
   const Ref d_q = step.value("q gradient", query_shape(step), step.between_blocks());
   const Ref d_packed =
       step.value("key and value gradient", packed_key_value_shape(step), Step::partial_sums());
-  const QueryKeyValue gradients{
-      d_q,
-      b.declare_view(d_packed.tensor, "k gradient", key_value_shape(step)),
-      b.declare_view(d_packed.tensor, "v gradient", key_value_shape(step))};
+  const QueryKeyValue gradients{d_q,
+                                key_value_view(step, d_packed, "k gradient", 0),
+                                key_value_view(step, d_packed, "v gradient", 1)};
   emit_attention_backward(step, saved, d_o, gradients);
   emit_rotary_backward(step, gradients.q, gradients.k);
   const Ref d_gathered = step.value("attention input gradient of every token, partial",

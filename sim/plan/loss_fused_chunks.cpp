@@ -51,10 +51,15 @@ void emit_chunk(Step& step,
   const program::Dim tokens{local_tokens * shards, "S'"};
   const program::IndexMask per_chunk = program::index_bit(Index::chunk);
   const Shape hidden{step.batch(), tokens, step.hidden()};
-  const Ref x = b.declare_view(normed.tensor, "final norm output, chunk", hidden, per_chunk);
-  const Ref dx = b.declare_view(d_normed.tensor, "head input gradient, chunk", hidden, per_chunk);
+  const program::Slice slice{.dim = program::kSequenceDim,
+                             .first = 0,
+                             .extent = local_tokens,
+                             .per_chunk = fused_loss_chunks(step.plan).sequence};
+  const Ref x = b.declare_view(normed.tensor, "final norm output, chunk", hidden, slice, per_chunk);
+  const Ref dx =
+      b.declare_view(d_normed.tensor, "head input gradient, chunk", hidden, slice, per_chunk);
   const Ref chunk_labels =
-      b.declare_view(labels.tensor, "labels, chunk", {step.batch(), tokens}, per_chunk);
+      b.declare_view(labels.tensor, "labels, chunk", {step.batch(), tokens}, slice, per_chunk);
 
   program::TensorSpec spec;
   spec.name = "logits, chunk";

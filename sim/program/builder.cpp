@@ -75,15 +75,13 @@ TensorId Builder::declare(const TensorSpec& spec) {
   return add(tensor);
 }
 
-TensorId Builder::declare_view(TensorId base,
-                               std::string_view name,
-                               const Shape& shape,
-                               IndexMask more) {
+TensorId Builder::declare_view(
+    TensorId base, std::string_view name, const Shape& shape, const Slice& slice, IndexMask more) {
   Tensor view = tensor(base);
   view.name = name;
-  view.part = {};
   view.base = base;
   view.storage = Storage::view;
+  view.slice = slice;
   view.shape = shape;
   view.varies = static_cast<IndexMask>(view.varies | more);
   return add(view);

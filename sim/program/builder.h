@@ -46,10 +46,11 @@ class Builder {
   /// Declares a tensor; its memory is allocated where it is first written.
   TensorId declare(const TensorSpec& spec);
 
-  /// Declares another shape or part of `base`, which may vary over further indices (a slice).
+  /// Declares another shape of `base`, or a slice of it, which may vary over `more` indices.
   TensorId declare_view(TensorId base,
                         std::string_view name,
                         const Shape& shape,
+                        const Slice& slice = {},
                         IndexMask more = 0);
 
   /// Declares the part of `base`, which is replicated over `group`, that each rank of the group
@@ -106,8 +107,8 @@ class Builder {
     }
   }
 
-  /// Emits one operation with the operands that function_table() lists. Returns it for attributes to
-  /// be set.
+  /// Emits one operation with the operands that function_table() lists. Returns it for attributes
+  /// to be set.
   Op& emit(Function function, std::string_view label, std::initializer_list<Operand> operands);
   Op& emit(Function function, std::string_view label, std::span<const Operand> operands);
 

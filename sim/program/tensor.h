@@ -184,6 +184,17 @@ enum class Storage : std::uint8_t {
   in_place  // takes over its base's memory when it is written
 };
 
+/// Which part of its base a view is: `extent` indices of one dimension from `first` on, further by
+/// `per_chunk` in each chunk; all in one rank's indices. A view without a slice is a reshape.
+struct Slice {
+  std::int8_t dim = -1;
+  std::int64_t first = 0;
+  std::int64_t extent = 0;
+  std::int64_t per_chunk = 0;
+
+  [[nodiscard]] constexpr bool whole() const { return dim < 0; }
+};
+
 struct Tensor {
   std::string_view name;
   std::string_view part;  // of what `name` names: "gathered", "master", ...; may be empty
@@ -200,6 +211,7 @@ struct Tensor {
   std::int16_t pad_multiple = 0;
   TensorId root = kNoTensor;  // the tensor that owns the memory; itself for Storage::own
   TensorId base = kNoTensor;  // what it is a view or the successor of
+  Slice slice;                // of a view
   Shape shape;
   Layout layout;
   /// Derived from shape and layout: one rank's elements, padding included.

@@ -499,7 +499,7 @@ class Generator {
         builder.declare(draft.spec);
         return;
       case program::Storage::view:
-        builder.declare_view(base, draft.spec.name, draft.spec.shape, draft.more);
+        builder.declare_view(base, draft.spec.name, draft.spec.shape, {}, draft.more);
         return;
       case program::Storage::in_place:
         builder.declare_in_place(base, draft.spec.name, draft.spec.layout);
