@@ -28,6 +28,14 @@ SweepValue sweep_value(const Entry& entry, const Node& value) {
   return {entry.key, value.text, entry.key_position, value.position};
 }
 
+void refuse_too_many_keys(const Node& point) {
+  if (point.entries.size() > kMostSweptKeys) {
+    refuse(point.where(),
+           fmt::format("sweep: {} keys are more than {}", point.entries.size(), kMostSweptKeys),
+           "sweep fewer keys together");
+  }
+}
+
 void refuse_too_many(const SourceLocation& where, double points) {
   if (points > static_cast<double>(kMostSweepPoints)) {
     refuse(where,
@@ -38,6 +46,7 @@ void refuse_too_many(const SourceLocation& where, double points) {
 
 /// All combinations of the values of each key; the first key varies slowest.
 std::vector<SweepPoint> grid_points(const Node& sweep) {
+  refuse_too_many_keys(sweep);
   double count = 1;
   for (const Entry& entry : sweep.entries) {
     if (!entry.value.is_list() || entry.value.items.empty()) {
@@ -48,17 +57,14 @@ std::vector<SweepPoint> grid_points(const Node& sweep) {
     count *= static_cast<double>(entry.value.items.size());
   }
   refuse_too_many(sweep.where(), count);
-  std::vector<SweepPoint> points(1);
+  std::vector<SweepPoint> points(static_cast<std::size_t>(count));
+  std::size_t repeats = points.size();  // of each value in a row, as later keys vary faster
   for (const Entry& entry : sweep.entries) {
-    std::vector<SweepPoint> longer;
-    longer.reserve(points.size() * entry.value.items.size());
-    for (const SweepPoint& point : points) {
-      for (const Node& value : entry.value.items) {
-        longer.push_back(point);
-        longer.back().push_back(sweep_value(entry, value));
-      }
+    const std::vector<Node>& values = entry.value.items;
+    repeats /= values.size();
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      points[i].push_back(sweep_value(entry, values[i / repeats % values.size()]));
     }
-    points = std::move(longer);
   }
   return points;
 }
@@ -72,6 +78,7 @@ std::vector<SweepPoint> row_points(const Node& sweep) {
              fmt::format("sweep: expected a map of keys, found {}", description(row.kind)),
              "write a row as {workload.sequence: 32K, cluster.nodes: 2}");
     }
+    refuse_too_many_keys(row);
     SweepPoint point;
     for (const Entry& entry : row.entries) {
       point.push_back(sweep_value(entry, entry.value));
@@ -148,6 +155,10 @@ void put(Node& root, const SweepValue& value) {
   if (std::find(kRoots.begin(), kRoots.end(), words.front()) == kRoots.end()) {
     refuse_key(value, "cannot be swept", hint_near(words.front(), kRoots));
   }
+  constexpr std::size_t kLongestKey = 8;  // more levels than a study has
+  if (words.size() > kLongestKey) {
+    refuse_key(value, "names no key of a study", "write it as workload.sequence");
+  }
   Node* parent = &root;
   std::size_t next = 0;
   if (words.front() == "plans") {
@@ -191,6 +202,9 @@ StudyFile::StudyFile(const Node& root, std::shared_ptr<const Library> library)
   base_.sweep = read_points(*sweep);
   std::set<std::string> tried;
   for (const SweepPoint& point : base_.sweep) {
+    if (tried.size() >= kMostSweptKeys) {
+      break;
+    }
     const std::size_t tried_before = tried.size();
     for (const SweepValue& value : point) {
       tried.insert(value.key);

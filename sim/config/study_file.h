@@ -15,6 +15,9 @@ namespace trireme::config {
 /// A study with more points is refused: nobody reads such a table, and a slip of the pen makes one.
 inline constexpr std::int64_t kMostSweepPoints = 100'000;
 
+/// Keys that vary together in one point.
+inline constexpr std::size_t kMostSweptKeys = 16;
+
 class StudyFile {
  public:
   /// Reads and checks the study, its sweep and one value of each swept key. Throws Error (input),
