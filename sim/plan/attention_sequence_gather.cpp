@@ -46,6 +46,11 @@ Shape packed_key_value_shape(const Step& step) {
   return {step.batch(), step.sequence(), step.groups(), {2, "2"}, step.head_dim()};
 }
 
+Ref key_value_view(Step& step, Ref packed, std::string_view name, std::int64_t which) {
+  return step.b.declare_view(
+      packed.tensor, name, key_value_shape(step), {.dim = 3, .first = which, .extent = 1});
+}
+
 AttentionTensors forward(
     Step& step, Parameters& parameters, const AttentionParameters& block, Ref x, Ref out) {
   program::Builder& b = step.b;
