@@ -4,11 +4,11 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS
     trireme_units trireme_core trireme_cost trireme_config trireme_program trireme_plan
-    trireme_ledger trireme_engine trireme_study trireme_report trireme_sim
+    trireme_ledger trireme_engine trireme_execute trireme_study trireme_report trireme_sim
   EXPORT trireme_targets)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/sim"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/trireme"
-  FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE PATTERN "mpi_*.h" EXCLUDE)
 if(TARGET trireme)
   install(TARGETS trireme)
 endif()
