@@ -1,7 +1,5 @@
 #include "sim/program/builder.h"
 
-#include <limits>
-
 #include <fmt/format.h>
 
 #include "sim/program/layout_rules.h"
@@ -79,6 +77,7 @@ TensorId Builder::declare_view(
     TensorId base, std::string_view name, const Shape& shape, const Slice& slice, IndexMask more) {
   Tensor view = tensor(base);
   view.name = name;
+  view.part = {};
   view.base = base;
   view.storage = Storage::view;
   view.slice = slice;
@@ -137,9 +136,10 @@ void Builder::open_repeat(Index index, std::int64_t first, std::int64_t step, st
                                    kIndexNames[static_cast<std::size_t>(index)]));
     }
   }
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() / 2;
-  if (step == 0 || count > kMost || first < -kMost || first > kMost || step < -kMost ||
-      step > kMost) {
+  constexpr std::int64_t kMost = 1 << 30;
+  const auto in_range = [](std::int64_t value) { return -kMost <= value && value <= kMost; };
+  if (step == 0 || !in_range(first) || !in_range(step) || !in_range(count) ||
+      !in_range(first + step * (count - 1))) {
     throw BuildError("repeat: a step of zero, or an index beyond 2^30");
   }
   Node node;
@@ -165,6 +165,15 @@ Op& Builder::emit(Function function,
 }
 
 Op& Builder::emit(Function function, std::string_view label, std::span<const Operand> operands) {
+  if (function == Function::collective) {
+    throw BuildError(fmt::format("operation '{}': a collective needs a group", label));
+  }
+  Op& op = append(function, label, operands);
+  check_operands(program_.mesh_, program_.tensors_, op, operands);
+  return op;
+}
+
+Op& Builder::append(Function function, std::string_view label, std::span<const Operand> operands) {
   if (!in_segment_) {
     throw BuildError(fmt::format("operation '{}': no segment has begun", label));
   }
@@ -178,9 +187,6 @@ Op& Builder::emit(Function function, std::string_view label, std::span<const Ope
   program_.operands_.insert(program_.operands_.end(), operands.begin(), operands.end());
   program_.ops_.push_back(op);
   ++program_.segments_.back().ops;
-  if (function != Function::collective) {
-    check_operands(program_.mesh_, program_.tensors_, op, operands);
-  }
   return program_.ops_.back();
 }
 
@@ -199,7 +205,7 @@ Op& Builder::emit_collective(CollectiveKind kind,
   std::copy(from.begin(), from.end(), joined.begin());
   std::copy(to.begin(), to.end(), joined.begin() + static_cast<std::ptrdiff_t>(from.size()));
   const std::span<const Operand> operands(joined.data(), from.size() + to.size());
-  Op& op = emit(Function::collective, label, operands);
+  Op& op = append(Function::collective, label, operands);
   op.collective = kind;
   op.group = group;
   op.stream = communicator_stream(group);

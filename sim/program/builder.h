@@ -137,6 +137,7 @@ class Builder {
   void open_repeat(Index index, std::int64_t first, std::int64_t step, std::int64_t count);
   void close_repeat();
   TensorId add(Tensor tensor);
+  Op& append(Function function, std::string_view label, std::span<const Operand> operands);
   /// Declares a tensor like `like` under another layout, as a collective's result.
   TensorId declare_result(Ref like, std::string_view name, const Layout& layout);
 
