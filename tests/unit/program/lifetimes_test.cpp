@@ -229,7 +229,7 @@ TEST_CASE("refused: a temporary born inside a repeat without its index", "[progr
 TEST_CASE("refused: a slice that gives birth inside a repeat to all of its base", "[program]") {
   Draft draft;
   const TensorId t = draft.tensor("t");
-  const TensorId slice = draft.builder.declare_view(t, "slice", {{2, "n"}}, kPerLayer);
+  const TensorId slice = draft.builder.declare_view(t, "slice", {{2, "n"}}, {}, kPerLayer);
   draft.per_layer("make", {write(slice)});
   draft.op("use", {read(t)});
   CHECK(draft.close() ==
