@@ -116,6 +116,7 @@ struct Context {
 /// One reference to a tensor's memory, with the instances it reaches over the whole step.
 struct Use {
   Operand operand;
+  std::uint32_t operand_index = 0;
   OpId op = 0;
   Instances instances;
   // The repeats that bind the tensor's indices, outermost first, up to the first that does not.
@@ -159,6 +160,7 @@ class LifetimeDeriver {
   struct Event {
     OpId op;
     TensorId tensor;
+    std::uint16_t operand;  // of the operation: the last use, for a death
   };
 
   struct RepeatEvent {
@@ -189,6 +191,11 @@ class LifetimeDeriver {
     throw BuildError(
         fmt::format("operation '{}': tensor '{}': {}", ops_[use.op].label, name_of(use), why));
   }
+
+  struct UseIndex {
+    OpId op;
+    std::uint32_t operand;
+  };
 
   void find_contexts() {
     context_of_op_.resize(ops_.size());
@@ -302,19 +309,21 @@ class LifetimeDeriver {
       }
     }
     record_birth(uses_[first].op, root);
-    record_death(uses_[last - 1].op, root, ops_[uses_[first].op].phase);
+    record_death(uses_[last - 1], root, ops_[uses_[first].op].phase);
     return true;
   }
 
   void record_birth(OpId op, TensorId root) {
     ++ops_[op].births;
-    births_.push_back({op, root});
+    births_.push_back({op, root, 0});
   }
 
-  void record_death(OpId op, TensorId root, Phase born) {
-    ++ops_[op].deaths;
-    deaths_.push_back({op, root});
-    note_saved(op, root, born);
+  void record_death(const UseIndex& last_use, TensorId root, Phase born) {
+    Op& op = ops_[last_use.op];
+    ++op.deaths;
+    deaths_.push_back(
+        {last_use.op, root, static_cast<std::uint16_t>(last_use.operand - op.first_operand)});
+    note_saved(last_use.op, root, born);
   }
 
   void note_saved(OpId last_use, TensorId root, Phase born) {
@@ -326,7 +335,8 @@ class LifetimeDeriver {
   [[nodiscard]] Use make_use(std::uint32_t use_index) const {
     Use use;
     use.op = uses_[use_index].op;
-    use.operand = operands_[uses_[use_index].operand];
+    use.operand_index = uses_[use_index].operand;
+    use.operand = operands_[use.operand_index];
     use.position = 4 * use.op + (use.operand.access == Access::write ? 1 : 0);
     const Tensor& memory = tensors_[tensors_[use.operand.ref.tensor].root];
     const Context& context = contexts_[context_of_op_[use.op]];
@@ -455,7 +465,7 @@ class LifetimeDeriver {
         refuse(*use, "it is written and never used");
       }
       if (use->ends_with_repeat < 0) {
-        record_death(use->op, root, born);
+        record_death({use->op, use->operand_index}, root, born);
         continue;
       }
       const auto node = static_cast<std::uint32_t>(use->ends_with_repeat);
@@ -550,11 +560,6 @@ class LifetimeDeriver {
     }
   }
 
-  struct UseIndex {
-    OpId op;
-    std::uint32_t operand;
-  };
-
   std::array<std::int64_t, kIndexCount> extents_;
   std::vector<Tensor>& tensors_;
   std::vector<Op>& ops_;
@@ -595,12 +600,14 @@ void derive_lifetimes(Program& program) {
   }
   program.births_.resize(births);
   program.deaths_.resize(deaths);
+  program.death_operands_.resize(deaths);
   for (const auto& event : deriver.births_) {
     Op& op = program.ops_[event.op];
     program.births_[op.first_birth + op.births++] = event.tensor;
   }
   for (const auto& event : deriver.deaths_) {
     Op& op = program.ops_[event.op];
+    program.death_operands_[op.first_death + op.deaths] = event.operand;
     program.deaths_[op.first_death + op.deaths++] = event.tensor;
   }
   std::uint32_t repeat_deaths = 0;

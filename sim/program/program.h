@@ -76,6 +76,11 @@ class Program {
     return std::span(deaths_).subspan(op.first_death, op.deaths);
   }
 
+  /// For each of `deaths(op)`, the operand (by number) that is the last use.
+  [[nodiscard]] std::span<const std::uint16_t> death_operands(const Op& op) const {
+    return std::span(death_operands_).subspan(op.first_death, op.deaths);
+  }
+
   [[nodiscard]] std::span<const RepeatDeath> deaths(const Node& repeat) const {
     return std::span(repeat_deaths_).subspan(repeat.first_death, repeat.deaths);
   }
@@ -106,6 +111,7 @@ class Program {
   std::vector<Node> nodes_;
   std::vector<TensorId> births_;
   std::vector<TensorId> deaths_;
+  std::vector<std::uint16_t> death_operands_;
   std::vector<RepeatDeath> repeat_deaths_;
 };
 
