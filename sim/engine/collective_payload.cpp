@@ -32,6 +32,14 @@ Elements collective_payload(const Program& program, const Op& op, std::size_t pa
   return {};
 }
 
+ledger::ByteAccount byte_account(const Op& op, const program::Tensor& tensor) {
+  const Traffic traffic = program::traffic(tensor);
+  return {.phase = op.phase,
+          .traffic = traffic,
+          .component = traffic == Traffic::activations ? op.component : tensor.component,
+          .collective = op.collective};
+}
+
 cost::CollectiveBytes collective_bytes(const Program& program,
                                        const Op& op,
                                        std::size_t pair,

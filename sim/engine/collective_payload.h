@@ -5,6 +5,7 @@
 
 #include "sim/cost/collective_bytes.h"
 #include "sim/engine/placement.h"
+#include "sim/ledger/ledger.h"
 #include "sim/program/program.h"
 
 namespace trireme::engine {
@@ -14,6 +15,11 @@ namespace trireme::engine {
 [[nodiscard]] Elements collective_payload(const program::Program& program,
                                           const program::Op& op,
                                           std::size_t pair);
+
+/// Where a collective's bytes for one tensor are booked: activations under the block that moves
+/// them, gradients and parameters under their own.
+[[nodiscard]] ledger::ByteAccount byte_account(const program::Op& op,
+                                               const program::Tensor& tensor);
 
 /// Bytes of one tensor of a collective for the rank at `position` of its group.
 [[nodiscard]] cost::CollectiveBytes collective_bytes(const program::Program& program,

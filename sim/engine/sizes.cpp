@@ -52,13 +52,7 @@ void for_each_transfer(const Program& program,
     const std::int64_t position = program.mesh().position(rank, op.group);
     for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
       const Tensor& tensor = program.tensor(program.operands(op)[pair].ref.tensor);
-      // Activations belong to the block that moves them; gradients and parameters to their own.
-      const Traffic traffic = program::traffic(tensor);
-      const ByteAccount account{
-          .phase = op.phase,
-          .traffic = traffic,
-          .component = traffic == Traffic::activations ? op.component : tensor.component,
-          .collective = op.collective};
+      const ByteAccount account = byte_account(op, tensor);
       visit(op, pair, account, collective_bytes(program, op, pair, group, position), times);
     }
   });

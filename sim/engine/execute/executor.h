@@ -6,27 +6,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
+#include "sim/engine/execute/distribution.h"
 #include "sim/engine/execute/kernel.h"
+#include "sim/engine/execute/memory.h"
 #include "sim/engine/execute/message_collectives.h"
 #include "sim/engine/execute/transport.h"
 #include "sim/program/program.h"
 
 namespace trireme::engine {
-
-/// Values of the loop indices that select an instance; zero for those a tensor does not vary over.
-using InstanceIndex = std::array<std::int32_t, program::kIndexCount>;
-
-/// A program that asks for what is not there: names operation, tensor and rank.
-class ExecutionError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// Fills one rank's part of a tensor that a step is given: parameters and their states before the
 /// first step, token ids, labels or the input when they are loaded. Every element is set from its
@@ -41,9 +30,9 @@ using Observer = std::function<void(const program::Op& op,
 
 struct ExecutionResult {
   WireCount wire;
-  Bytes peak;      // of tensors in their declared types, as a sizes reader counts them
-  Bytes at_end;    // allocated after the step: the resident tensors
-  std::map<std::string, double> seconds_by_phase;
+  Bytes peak;    // of tensors in their declared types, as a sizes reader counts them
+  Bytes at_end;  // allocated after the step: the resident tensors
+  ledger::PerPhase<Seconds> wall_clock{};
 };
 
 /// One rank that runs steps of one program. Resident tensors stay from step to step.
@@ -67,15 +56,5 @@ class Executor {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// The shape of one rank's part of a tensor, with no values yet.
-[[nodiscard]] LocalTensor local_shape(const program::Mesh& mesh,
-                                      const program::Tensor& tensor,
-                                      std::int64_t rank);
-
-/// Logical flat index (row-major) of every element of one rank's part; -1 for padding.
-[[nodiscard]] std::vector<std::int64_t> logical_indices(const program::Mesh& mesh,
-                                                        const program::Tensor& tensor,
-                                                        std::int64_t rank);
 
 }  // namespace trireme::engine

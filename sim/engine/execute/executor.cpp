@@ -1,0 +1,367 @@
+#include "sim/engine/execute/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/engine/collective_payload.h"
+
+namespace trireme::engine {
+
+using program::Access;
+using program::Function;
+using program::Node;
+using program::Op;
+using program::Operand;
+using program::OpId;
+using program::Program;
+using program::Segment;
+using program::Tensor;
+using program::TensorId;
+
+class Executor::Impl {
+ public:
+  Impl(const Program& program,
+       Transport& transport,
+       std::int64_t gpus_per_node,
+       Source source,
+       Observer observer)
+      : program_(program),
+        transport_(transport),
+        gpus_per_node_(gpus_per_node),
+        source_(std::move(source)),
+        observer_(std::move(observer)),
+        memory_(program, transport.rank()) {
+    if (transport.ranks() != program.mesh().ranks()) {
+      throw ExecutionError(fmt::format("the program runs on {} ranks, the transport has {}",
+                                       program.mesh().ranks(),
+                                       transport.ranks()));
+    }
+    allocate_resident();
+  }
+
+  ExecutionResult run_step(const ExecutionConstants& constants) {
+    constants_ = constants;
+    result_ = {};
+    memory_.reset_resident();
+    result_.peak = memory_.allocated();
+    bound_ = {};
+    bound_indices_ = 0;
+    run_nodes(0, static_cast<std::uint32_t>(program_.nodes().size()));
+    result_.at_end = memory_.allocated();
+    return std::move(result_);
+  }
+
+  LocalTensor resident(TensorId tensor, const InstanceIndex& instance) {
+    return memory_.load({tensor, Access::read}, instance);
+  }
+
+ private:
+  void allocate_resident() {
+    for (std::size_t i = 0; i < program_.tensors().size(); ++i) {
+      const auto id = static_cast<TensorId>(i);
+      const Tensor& tensor = program_.tensor(id);
+      if (tensor.resident && tensor.storage == program::Storage::own) {
+        for_each_instance(tensor, [&](const InstanceIndex& instance) {
+          memory_.allocate(id, instance);
+          if (tensor.role != program::Role::gradient) {  // a step writes gradients itself
+            const Operand operand{id, Access::write};
+            LocalTensor local = memory_.load(operand, instance);
+            source_(instance, local);
+            memory_.store(local, operand, instance);
+          }
+        });
+      }
+    }
+  }
+
+  template <class Visit>
+  void for_each_instance(const Tensor& tensor, Visit visit) const {
+    const std::int64_t instances = program_.resident_instances(tensor);
+    for (std::int64_t number = 0; number < instances; ++number) {
+      std::int64_t rest = number;
+      InstanceIndex instance{};
+      for (std::size_t i = 0; i < program::kIndexCount; ++i) {
+        if ((tensor.varies & (1U << i)) != 0) {
+          const std::int64_t extent = program_.extent(static_cast<program::Index>(i));
+          instance[i] = static_cast<std::int32_t>(rest % extent);
+          rest /= extent;
+        }
+      }
+      visit(instance);
+    }
+  }
+
+  void run_nodes(std::uint32_t first, std::uint32_t last) {
+    for (std::uint32_t i = first; i < last;) {
+      const Node& node = program_.nodes()[i];
+      if (node.kind == Node::Kind::run) {
+        const Segment& segment = program_.segments()[node.segment];
+        for (OpId op = segment.first_op; op < segment.first_op + segment.ops; ++op) {
+          run_op(program_.op(op));
+        }
+        ++i;
+        continue;
+      }
+      const auto index = static_cast<std::size_t>(node.index);
+      bound_indices_ =
+          static_cast<program::IndexMask>(bound_indices_ | program::index_bit(node.index));
+      for (std::int32_t k = 0; k < node.count; ++k) {
+        bound_[index] = node.first + k * node.step;
+        run_nodes(i + 1, node.end);
+      }
+      bound_indices_ =
+          static_cast<program::IndexMask>(bound_indices_ & ~program::index_bit(node.index));
+      bound_[index] = 0;
+      for (const program::RepeatDeath& death : program_.deaths(node)) {
+        memory_.free_all(death, bound_, bound_indices_);
+      }
+      i = node.end;
+    }
+  }
+
+  [[nodiscard]] InstanceIndex indices(const Operand& operand) const {
+    InstanceIndex instance = bound_;
+    for (std::size_t i = 0; i < program::kIndexCount; ++i) {
+      instance[i] += operand.ref.offset[i];
+    }
+    return instance;
+  }
+
+  void run_op(const Op& op) {
+    try {
+      const auto begin = std::chrono::steady_clock::now();
+      bring_into_being(op);
+      result_.peak = std::max(result_.peak, memory_.allocated());
+      compute(op);
+      let_go(op);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      result_.wall_clock[ledger::index(op.phase)] += Seconds(took.count());
+    } catch (const ExecutionError& error) {
+      throw ExecutionError(fmt::format("rank {}: operation '{}' ({}, {}): {}",
+                                       transport_.rank(),
+                                       op.label,
+                                       name(op.phase),
+                                       name(op.component),
+                                       error.what()));
+    }
+  }
+
+  void bring_into_being(const Op& op) {
+    for (const TensorId owner : program_.births(op)) {
+      for (const Operand& operand : program_.operands(op)) {
+        if (operand.access == Access::write && program_.tensor(operand.ref.tensor).root == owner) {
+          memory_.allocate(owner, indices(operand));
+          break;
+        }
+      }
+    }
+  }
+
+  void let_go(const Op& op) {
+    const auto owners = program_.deaths(op);
+    const auto last_uses = program_.death_operands(op);
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      memory_.free(owners[i], indices(program_.operands(op)[last_uses[i]]));
+    }
+  }
+
+  void compute(const Op& op) {
+    if (op.function == Function::keep) {
+      return;
+    }
+    const auto operands = program_.operands(op);
+    std::vector<LocalTensor> locals;
+    locals.reserve(operands.size());
+    for (const Operand& operand : operands) {
+      locals.push_back(memory_.load(operand, indices(operand)));
+      if (operand.access == Access::read) {
+        observe(op, locals.size() - 1, operand, locals.back());
+      }
+    }
+    if (op.function == Function::collective) {
+      run_collective(op, operands, locals);
+    } else if (op.function == Function::load_batch) {
+      for (std::size_t i = 0; i < locals.size(); ++i) {
+        source_(indices(operands[i]), locals[i]);
+      }
+    } else {
+      kernel(op.function)({program_.mesh(), transport_.rank(), op, constants_}, locals);
+    }
+    for (std::size_t i = 0; i < locals.size(); ++i) {
+      if (operands[i].access == Access::read) {
+        continue;
+      }
+      check_written(operands[i], locals[i]);
+      memory_.store(locals[i], operands[i], indices(operands[i]));
+      observe(op, i, operands[i], locals[i]);
+    }
+  }
+
+  void observe(const Op& op,
+               std::size_t number,
+               const Operand& operand,
+               const LocalTensor& local) const {
+    if (observer_) {
+      observer_(op, number, indices(operand), local);
+    }
+  }
+
+  void check_written(const Operand& operand, const LocalTensor& local) const {
+    for (const double value : local.values) {
+      if (!std::isfinite(value)) {
+        throw ExecutionError(
+            fmt::format("tensor '{}' is not a number where it was to be written",
+                        program::display_name(program_.tensor(operand.ref.tensor))));
+      }
+    }
+  }
+
+  [[nodiscard]] MessageGroup group_of(const Op& op) const {
+    const program::Mesh& mesh = program_.mesh();
+    const std::int64_t rank = transport_.rank();
+    MessageGroup group;
+    group.ranks.resize(static_cast<std::size_t>(mesh.group_size(op.group)));
+    group.position = mesh.position(rank, op.group);
+    const auto outside = static_cast<program::AxisMask>(mesh.all_axes() & ~op.group);
+    for (std::int64_t other = 0; other < mesh.ranks(); ++other) {
+      if (mesh.position(other, outside) == mesh.position(rank, outside)) {
+        group.ranks[static_cast<std::size_t>(mesh.position(other, op.group))] = other;
+      }
+    }
+    return group;
+  }
+
+  void run_collective(const Op& op,
+                      std::span<const Operand> operands,
+                      std::vector<LocalTensor>& locals) {
+    const MessageGroup group = group_of(op);
+    const std::size_t pairs = operands.size() / 2;
+    for (std::size_t pair = 0; pair < pairs; ++pair) {
+      const TensorId from = operands[pair].ref.tensor;
+      const TensorId to = operands[pairs + pair].ref.tensor;
+      const Tensor& tensor = program_.tensor(from);
+      Carrier carrier{
+          transport_, result_.wire, byte_account(op, tensor), tensor.type, gpus_per_node_};
+      carry(op, carrier, group, from, to, locals[pair].values, locals[pairs + pair].values);
+    }
+  }
+
+  /// Cuts the input into messages and puts the result together, by logical element.
+  void carry(const Op& op,
+             Carrier& carrier,
+             const MessageGroup& group,
+             TensorId from,
+             TensorId to,
+             const std::vector<double>& input,
+             std::vector<double>& output) {
+    const Combine combine = op.reduction == program::Reduction::max ? Combine::max : Combine::sum;
+    switch (op.collective) {
+      case CollectiveKind::all_gather: {
+        std::vector<double> gathered(input.size() * group.ranks.size());
+        all_gather(carrier, group, input, gathered);
+        const auto& place = memory_.distribution().place(to, transport_.rank());
+        for (std::size_t p = 0; p < group.ranks.size(); ++p) {
+          const auto& held = memory_.distribution().held(from, group.ranks[p]);
+          for (std::size_t i = 0; i < held.size(); ++i) {
+            if (held[i] >= 0) {
+              output[static_cast<std::size_t>(place[static_cast<std::size_t>(held[i])])] =
+                  gathered[p * held.size() + i];
+            }
+          }
+        }
+        pad_with_zeros(to, output);
+        return;
+      }
+      case CollectiveKind::reduce_scatter: {
+        std::vector<double> whole;
+        whole.reserve(output.size() * group.ranks.size());
+        const auto& place = memory_.distribution().place(from, transport_.rank());
+        for (const std::int64_t peer : group.ranks) {
+          for (const std::int64_t element : memory_.distribution().held(to, peer)) {
+            whole.push_back(
+                element < 0
+                    ? 0.0
+                    : input[static_cast<std::size_t>(place[static_cast<std::size_t>(element)])]);
+          }
+        }
+        reduce_scatter(carrier, group, whole, output, combine);
+        return;
+      }
+      case CollectiveKind::all_reduce:
+        output = input;
+        all_reduce(carrier, group, output, combine);
+        return;
+      case CollectiveKind::all_to_all: {
+        std::vector<double> packed;
+        packed.reserve(input.size());
+        const auto& mine = memory_.distribution().place(from, transport_.rank());
+        for (const std::int64_t peer : group.ranks) {
+          for (const std::int64_t element : memory_.distribution().held(to, peer)) {
+            const std::int64_t place = mine[static_cast<std::size_t>(element)];
+            if (place >= 0) {
+              packed.push_back(input[static_cast<std::size_t>(place)]);
+            }
+          }
+        }
+        std::vector<double> received(packed.size());
+        all_to_all(carrier, group, packed, received);
+        std::size_t next = 0;
+        const auto& held = memory_.distribution().held(to, transport_.rank());
+        for (const std::int64_t peer : group.ranks) {
+          const auto& theirs = memory_.distribution().place(from, peer);
+          for (std::size_t i = 0; i < held.size(); ++i) {
+            if (theirs[static_cast<std::size_t>(held[i])] >= 0) {
+              output[i] = received[next++];
+            }
+          }
+        }
+        return;
+      }
+      case CollectiveKind::send_recv:
+        throw ExecutionError("ring exchanges are not executed yet");
+    }
+  }
+
+  void pad_with_zeros(TensorId tensor, std::vector<double>& values) {
+    const auto& held = memory_.distribution().held(tensor, transport_.rank());
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      values[i] = held[i] < 0 ? 0.0 : values[i];
+    }
+  }
+
+  const Program& program_;
+  Transport& transport_;
+  std::int64_t gpus_per_node_;
+  Source source_;
+  Observer observer_;
+  RankMemory memory_;
+  ExecutionConstants constants_;
+  ExecutionResult result_;
+  InstanceIndex bound_{};
+  program::IndexMask bound_indices_ = 0;
+};
+
+Executor::Executor(const Program& program,
+                   Transport& transport,
+                   std::int64_t gpus_per_node,
+                   Source source,
+                   Observer observer)
+    : impl_(std::make_unique<Impl>(
+          program, transport, gpus_per_node, std::move(source), std::move(observer))) {}
+
+Executor::~Executor() = default;
+
+ExecutionResult Executor::run_step(const ExecutionConstants& constants) {
+  return impl_->run_step(constants);
+}
+
+LocalTensor Executor::resident(TensorId tensor, const InstanceIndex& instance) const {
+  return impl_->resident(tensor, instance);
+}
+
+}  // namespace trireme::engine
