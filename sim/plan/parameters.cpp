@@ -60,7 +60,9 @@ class OperandList {
   [[nodiscard]] std::span<const Operand> span() const { return {operand_.data(), count_}; }
 
  private:
-  std::array<Operand, 64> operand_{};
+  // A layer has up to 14 parameters (naive gather, all biases), of which the optimizer takes five
+  // operands each.
+  std::array<Operand, 96> operand_{};
   std::size_t count_ = 0;
 };
 
