@@ -186,7 +186,7 @@ class MapReader {
 
   /// `key: {value: ..., source: ...}`, or the value alone, whose source is then its place.
   template <class Parse>
-  auto sourced(std::string_view key, Parse&& parse) const {
+  [[nodiscard]] auto sourced(std::string_view key, Parse&& parse) const {
     using Value = std::invoke_result_t<Parse&, std::string_view>;
     const Node& written = node(key);
     if (!written.is_map()) {
@@ -202,7 +202,7 @@ class MapReader {
   }
 
   template <class Parse>
-  auto maybe_sourced(std::string_view key, Parse&& parse) const {
+  [[nodiscard]] auto maybe_sourced(std::string_view key, Parse&& parse) const {
     using Value = Sourced<std::invoke_result_t<Parse&, std::string_view>>;
     return find(key) == nullptr ? std::optional<Value>()
                                 : std::optional<Value>(sourced(key, parse));

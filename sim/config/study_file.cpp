@@ -187,8 +187,8 @@ StudyFile StudyFile::read(const std::filesystem::path& path, DataSource data) {
   return {read_yaml_file(path), std::make_shared<const Library>(std::move(data))};
 }
 
-StudyFile StudyFile::parse(std::shared_ptr<const SourceText> source, DataSource data) {
-  return {read_yaml(std::move(source)), std::make_shared<const Library>(std::move(data))};
+StudyFile StudyFile::parse(const std::shared_ptr<const SourceText>& source, DataSource data) {
+  return {read_yaml(source), std::make_shared<const Library>(std::move(data))};
 }
 
 StudyFile::StudyFile(const Node& root, std::shared_ptr<const Library> library)

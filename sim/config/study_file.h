@@ -25,7 +25,8 @@ class StudyFile {
   [[nodiscard]] static StudyFile read(const std::filesystem::path& path, DataSource data);
 
   /// The same for a study in memory, such as an embedded one; `source` says what to call its file.
-  [[nodiscard]] static StudyFile parse(std::shared_ptr<const SourceText> source, DataSource data);
+  [[nodiscard]] static StudyFile parse(const std::shared_ptr<const SourceText>& source,
+                                       DataSource data);
 
   /// The study without its sweep applied; `sweep` in it holds all points.
   [[nodiscard]] const StudySpec& base() const { return base_; }

@@ -321,6 +321,7 @@ double parse_upper_percentage(std::string_view text) {
 std::vector<RequireSpec> read_requirements(const MapReader& root,
                                            const std::vector<PlanSpec>& plans) {
   std::vector<std::string> names;
+  names.reserve(plans.size());
   for (const PlanSpec& plan : plans) {
     names.push_back(plan.name);
   }

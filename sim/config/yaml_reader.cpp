@@ -224,7 +224,7 @@ void refuse_control_characters(const SourceText& source, Locator& locator) {
 
 }  // namespace
 
-Node read_yaml(std::shared_ptr<const SourceText> source) {
+Node read_yaml(const std::shared_ptr<const SourceText>& source) {
   Locator locator(source);
   refuse_control_characters(*source, locator);
   TreeBuilder builder(source);

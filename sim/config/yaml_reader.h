@@ -18,7 +18,7 @@ inline constexpr int kDeepestNesting = 100;
 /// nothing here). Throws Error (input), located, for what is not YAML, control characters, a key
 /// written twice, a key that is not text, anchors, aliases and merge keys, tags, nesting beyond
 /// kDeepestNesting, a second document, and a file without a document.
-[[nodiscard]] Node read_yaml(std::shared_ptr<const SourceText> source);
+[[nodiscard]] Node read_yaml(const std::shared_ptr<const SourceText>& source);
 
 /// The same for a file, read by read_text_file with its caps and refusals.
 [[nodiscard]] Node read_yaml_file(const std::filesystem::path& path,

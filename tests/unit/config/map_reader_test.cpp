@@ -69,7 +69,7 @@ TEST_CASE("values carry their source", "[config]") {
   CHECK(sourced.text == "79.2 GiB");
   CHECK(sourced.source == "driver");
   CHECK(map.sourced("b", parse_bytes).source == "a.yaml:2");  // the user's own value
-  CHECK(refusal([&] { map.sourced("c", parse_bytes); }) ==
+  CHECK(refusal([&] { static_cast<void>(map.sourced("c", parse_bytes)); }) ==
         "a.yaml:3:4: missing key 'source' in gpu.c; add 'source: ...'");
 }
 

@@ -132,7 +132,7 @@ TEST_CASE("hostile input is refused within a second", "[config]") {
   const auto start = std::chrono::steady_clock::now();
   CAPTURE(input.substr(0, 20));
   const std::string refused = refusal(input);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
   CHECK((!refused.empty() || input[0] == 'a' || input[0] == '\n' || input[0] == '\''));
 }
 
