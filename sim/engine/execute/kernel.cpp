@@ -1,0 +1,74 @@
+#include "sim/engine/execute/kernel.h"
+
+#include <array>
+
+#include "sim/engine/execute/kernels.h"
+
+namespace trireme::engine {
+
+namespace {
+
+using program::Function;
+
+struct KernelRow {
+  Function function;
+  Kernel kernel;
+};
+
+// One row per function, in the order of the enumeration.
+constexpr std::array kKernels = {
+    KernelRow{Function::gemm_forward, gemm_forward},
+    KernelRow{Function::gemm_input_gradient, gemm_input_gradient},
+    KernelRow{Function::gemm_weight_gradient, gemm_weight_gradient},
+    KernelRow{Function::attention_forward, attention_forward},
+    KernelRow{Function::attention_backward, attention_backward},
+    KernelRow{Function::norm_forward, norm_forward},
+    KernelRow{Function::norm_backward, norm_backward},
+    KernelRow{Function::gelu, gelu},
+    KernelRow{Function::gelu_backward, gelu_backward},
+    KernelRow{Function::swiglu, swiglu},
+    KernelRow{Function::swiglu_backward, swiglu_backward},
+    KernelRow{Function::rotary, rotary},
+    KernelRow{Function::rotary_backward, rotary_backward},
+    KernelRow{Function::add, add},
+    KernelRow{Function::bias_gradient, bias_gradient},
+    KernelRow{Function::cast, copy},  // every type is executed in double precision
+    KernelRow{Function::copy, copy},
+    KernelRow{Function::zero, zero},
+    KernelRow{Function::accumulate, accumulate},
+    KernelRow{Function::embedding_forward, embedding_forward},
+    KernelRow{Function::embedding_backward, embedding_backward},
+    KernelRow{Function::logits_max, logits_max},
+    KernelRow{Function::softmax_statistics, softmax_statistics},
+    KernelRow{Function::shard_statistics, shard_statistics},
+    KernelRow{Function::cross_entropy, cross_entropy},
+    KernelRow{Function::cross_entropy_backward, cross_entropy_backward},
+    KernelRow{Function::cross_entropy_in_place, cross_entropy_in_place},
+    KernelRow{Function::parallel_cross_entropy, parallel_cross_entropy},
+    KernelRow{Function::parallel_cross_entropy_backward, parallel_cross_entropy_backward},
+    KernelRow{Function::half_square_loss, half_square_loss},
+    KernelRow{Function::square_sum, square_sum},
+    KernelRow{Function::adam, adam},
+    KernelRow{Function::load_batch, nullptr},
+    KernelRow{Function::collective, nullptr},
+    KernelRow{Function::keep, nullptr},
+};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kKernels.size(); ++i) {
+    if (static_cast<std::size_t>(kKernels[i].function) != i) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static_assert(in_order());
+
+}  // namespace
+
+Kernel kernel(Function function) {
+  return kKernels.at(static_cast<std::size_t>(function)).kernel;
+}
+
+}  // namespace trireme::engine
