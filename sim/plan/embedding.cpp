@@ -15,7 +15,13 @@ namespace {
 
 /// Megatron pads the vocabulary to a multiple of this times the tensor-parallel degree.
 /// Source: megatron-lm, --make-vocab-size-divisible-by, its default
-constexpr std::int16_t kVocabularyMultiple = 128;
+constexpr std::int16_t kMegatronMultiple = 128;
+
+/// PyTorch splits rows as evenly as they go.
+/// Source: pytorch, torch/distributed/tensor/placement_types.py, Shard
+std::int16_t vocabulary_multiple(const Plan& plan) {
+  return plan.shard_rows ? 1 : kMegatronMultiple;
+}
 
 }  // namespace
 
@@ -31,7 +37,7 @@ ParameterId declare_vocabulary_weight(Step& step,
                               shape,
                               Layout().with(kGroup, Placement::shard(0)),
                               kData,
-                              kVocabularyMultiple);
+                              vocabulary_multiple(step.plan));
   }
   return parameters.declare(
       name, component, program::kPerStep, shape, Layout(), token_axes(step.plan));

@@ -133,7 +133,7 @@ ParameterId Parameters::declare(std::string_view name,
   spec.type = plan.gradient_type;
   spec.layout = sharding.shards_gradients ? sharded.with(summed_last, Placement::partial_sum())
                                           : layout.with(partial_over, Placement::partial_sum());
-  spec.pad_multiple = sharding.shards_gradients ? shard_padding : pad_multiple;
+  spec.pad_multiple = sharding.shards_optimizer ? shard_padding : pad_multiple;
   parameter.gradient = b.declare(spec);
   parameter.final_gradient = parameter.gradient;
 

@@ -44,7 +44,8 @@ Elements local_elements(const Mesh& mesh, const Tensor& tensor) {
     count *= local_extent(mesh, tensor, dim);
   }
   const std::int64_t flat_shards = shards_of(mesh, tensor.layout, Placement::kFlat);
-  return Elements(flat_shards == 1 ? count : divided(count, flat_shards, tensor.pad_multiple));
+  return Elements(flat_shards == 1 ? count
+                                   : divided(count, flat_shards, tensor.pad_multiple == 0 ? 0 : 1));
 }
 
 std::string display_name(const Tensor& tensor) {

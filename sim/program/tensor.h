@@ -207,7 +207,8 @@ struct Tensor {
   /// Derived: born in the forward pass, or its recomputation, and last used in a later phase.
   bool saved = false;
   IndexMask varies = kPerStep;
-  /// 0: shards must divide exactly; k: the sharded dimension is padded up to k times the shards.
+  /// 0: shards must divide exactly; k: the sharded dimension is padded up to k times the shards,
+  /// flattened elements up to a multiple of theirs.
   std::int16_t pad_multiple = 0;
   TensorId root = kNoTensor;  // the tensor that owns the memory; itself for Storage::own
   TensorId base = kNoTensor;  // what it is a view or the successor of

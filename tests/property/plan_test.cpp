@@ -1,0 +1,257 @@
+// What every legal plan keeps, on plans drawn at random.
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "sim/engine/sizes.h"
+#include "sim/plan/legality.h"
+#include "sim/plan/lower.h"
+#include "tests/catch.h"
+#include "tests/support/random_plan.h"
+#include "tests/support/unrolled_oracle.h"
+
+namespace trireme {
+namespace {
+
+using test::describe;
+using test::random_plan;
+
+/// Calls `check(plan)` for plans of this run's seed.
+template <class Check>
+void for_each_plan(int count, Check check) {
+  const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    const plan::Plan plan = random_plan(seed);
+    CAPTURE(seed, describe(plan));
+    check(plan);
+  }
+}
+
+/// Ranks fill nodes of one sequence (or tensor) group.
+std::int64_t gpus_per_node(const plan::Plan& plan) {
+  return plan.group_degree;
+}
+
+template <class Wanted>
+Bytes sent_where(const program::Program& program, std::int64_t rank, Wanted wanted) {
+  Bytes sent;
+  for (const ledger::ByteEntry& entry : engine::byte_entries(program, 1024, rank)) {
+    if (wanted(entry.account)) {
+      sent += entry.sent;
+    }
+  }
+  return sent;
+}
+
+Bytes block_activations(const program::Program& program, Component block) {
+  return sent_where(program, 0, [block](const ledger::ByteAccount& account) {
+    return account.traffic == Traffic::activations && account.component == block;
+  });
+}
+
+template <class Container>
+Bytes sum(const Container& values) {
+  Bytes total;
+  for (const Bytes value : values) {
+    total += value;
+  }
+  return total;
+}
+
+TEST_CASE("random plans are legal", "[property][plan]") {
+  for_each_plan(1000, [](const plan::Plan& plan) {
+    Feasibility feasibility;
+    plan::check_rules(plan, feasibility);
+    REQUIRE(feasibility.legal());
+  });
+}
+
+TEST_CASE("over all ranks as much is received as is sent", "[property][plan]") {
+  for_each_plan(200, [](const plan::Plan& plan) {
+    const program::Program program = plan::lower(plan);
+    ledger::ByteLedger all;
+    for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
+      const ledger::ByteLedger one = engine::read_bytes(program, gpus_per_node(plan), rank);
+      all.sent += one.sent;
+      all.received += one.received;
+      REQUIRE(one.sent >= Bytes(0));
+      REQUIRE(one.received >= Bytes(0));
+    }
+    REQUIRE(all.sent == all.received);
+    REQUIRE((all.sent > Bytes(0)) == (plan.ranks() > 1));
+  });
+}
+
+TEST_CASE("a single rank sends nothing", "[property][plan]") {
+  for_each_plan(100, [](plan::Plan plan) {
+    plan.group_degree = 1;
+    plan.data_degree = 1;
+    const program::Program program = plan::lower(plan);
+    REQUIRE(engine::read_bytes(program, 1).sent == Bytes(0));
+    REQUIRE(engine::byte_entries(program, 1).empty());
+    for (const program::Op& op : program.ops()) {
+      REQUIRE(op.function != program::Function::collective);
+    }
+  });
+}
+
+TEST_CASE("every breakdown of the bytes sums to the total", "[property][plan]") {
+  for_each_plan(200, [](const plan::Plan& plan) {
+    const program::Program program = plan::lower(plan);
+    const std::int64_t rank = engine::largest_sender(program, gpus_per_node(plan));
+    const ledger::ByteLedger bytes = engine::read_bytes(program, gpus_per_node(plan), rank);
+    REQUIRE(sum(bytes.sent_by_phase) == bytes.sent);
+    REQUIRE(sum(bytes.sent_by_collective) == bytes.sent);
+    REQUIRE(sum(bytes.sent_by_link) == bytes.sent);
+    Bytes by_traffic;
+    for (const auto& components : bytes.sent_by_traffic) {
+      by_traffic += sum(components);
+    }
+    REQUIRE(by_traffic == bytes.sent);
+    Bytes entries;
+    for (const ledger::ByteEntry& entry :
+         engine::byte_entries(program, gpus_per_node(plan), rank)) {
+      entries += entry.sent;
+    }
+    REQUIRE(entries == bytes.sent);
+    for (std::int64_t other = 0; other < plan.ranks(); ++other) {
+      REQUIRE(engine::read_bytes(program, gpus_per_node(plan), other).sent <= bytes.sent);
+    }
+  });
+}
+
+TEST_CASE("memory of a plan equals a walk over every instance", "[property][plan]") {
+  for_each_plan(300, [](const plan::Plan& plan) {
+    const program::Program program = plan::lower(plan);
+    const test::UnrolledMemory unrolled = test::unroll_memory(program);
+    REQUIRE(unrolled.fault == "");
+    const engine::MemoryPeak peak = engine::read_peak(program);
+    REQUIRE(peak.allocated == unrolled.peak);
+    REQUIRE(peak.op == unrolled.op);
+    REQUIRE(peak.allocated >= peak.resident);
+    REQUIRE(unrolled.net == Bytes(0));
+    REQUIRE(engine::read_net_memory(program) == Bytes(0));
+
+    const ledger::MemoryLedger memory = engine::read_memory(program);
+    REQUIRE(memory.allocated == peak.allocated);
+    REQUIRE(sum(memory.by_item) == peak.allocated);
+    Bytes entries;
+    for (const ledger::MemoryEntry& entry : engine::memory_entries(program)) {
+      REQUIRE(entry.bytes > Bytes(0));
+      entries += entry.bytes;
+    }
+    REQUIRE(entries == peak.allocated);
+  });
+}
+
+TEST_CASE("a Megatron block sends 5 N (P - 1) / P, recomputed 7", "[property][plan]") {
+  for_each_plan(400, [](const plan::Plan& plan) {
+    if (plan.mlp != plan::MlpLowering::megatron || !plan.sequence_sharded) {
+      return;
+    }
+    const program::Program program = plan::lower(plan);
+    const std::int64_t whole = plan.micro_batch * plan.sequence * plan.model.hidden * 2;
+    const std::int64_t transfers = plan.recompute_layers ? 7 : 5;
+    const Bytes expected(plan.micro_batches * plan.model.layers * transfers *
+                         (whole - whole / plan.group_degree));
+    REQUIRE(block_activations(program, Component::mlp) == expected);
+    if (plan.attention == plan::AttentionLowering::megatron) {
+      REQUIRE(block_activations(program, Component::attention) == expected);
+    }
+  });
+}
+
+TEST_CASE("a Ulysses block sends e B S d (4 a + 4 g) (P - 1) / P^2, recomputed 6",
+          "[property][plan]") {
+  for_each_plan(400, [](const plan::Plan& plan) {
+    if (plan.attention != plan::AttentionLowering::ulysses) {
+      return;
+    }
+    const plan::ModelShape& model = plan.model;
+    const std::int64_t ranks = plan.group_degree;
+    const std::int64_t times = plan.recompute_layers ? 6 : 4;
+    const std::int64_t exchanged = 2 * plan.micro_batch * plan.sequence * model.head_dim * times *
+                                   (model.heads + model.kv_heads);
+    REQUIRE(exchanged * (ranks - 1) % (ranks * ranks) == 0);
+    const Bytes expected(plan.micro_batches * model.layers *
+                         (exchanged * (ranks - 1) / (ranks * ranks)));
+    REQUIRE(block_activations(plan::lower(plan), Component::attention) == expected);
+  });
+}
+
+TEST_CASE("packed and separate exchanges send the same bytes", "[property][plan]") {
+  for_each_plan(200, [](plan::Plan plan) {
+    plan.exchange = config::ExchangeKind::packed;
+    const program::Program packed = plan::lower(plan);
+    plan.exchange = config::ExchangeKind::separate;
+    const program::Program separate = plan::lower(plan);
+    for (const std::int64_t rank : {std::int64_t{0}, plan.ranks() - 1}) {
+      REQUIRE(engine::read_bytes(packed, gpus_per_node(plan), rank).sent ==
+              engine::read_bytes(separate, gpus_per_node(plan), rank).sent);
+    }
+    const bool exchanges =
+        plan.attention == plan::AttentionLowering::ulysses && plan.group_degree > 1;
+    REQUIRE((separate.ops().size() > packed.ops().size()) == exchanges);
+  });
+}
+
+TEST_CASE("layers scale bytes linearly and leave the program's size alone", "[property][plan]") {
+  for_each_plan(200, [](plan::Plan plan) {
+    plan.model.layers = 1;
+    const program::Program one = plan::lower(plan);
+    plan.model.layers = 2;
+    const program::Program two = plan::lower(plan);
+    plan.model.layers = 101;
+    const program::Program many = plan::lower(plan);
+    for (const std::int64_t rank : {std::int64_t{0}, plan.ranks() - 1}) {
+      const Bytes first = engine::read_bytes(one, gpus_per_node(plan), rank).sent;
+      const Bytes each = engine::read_bytes(two, gpus_per_node(plan), rank).sent - first;
+      REQUIRE(engine::read_bytes(many, gpus_per_node(plan), rank).sent == first + 100 * each);
+    }
+    REQUIRE(many.ops().size() == one.ops().size());
+    REQUIRE(many.tensors().size() == one.tensors().size());
+  });
+}
+
+TEST_CASE("the model's FLOPs do not depend on the plan", "[property][plan]") {
+  for_each_plan(200, [](plan::Plan plan) {
+    const double model = engine::read_flops(plan::lower(plan)).model.value();
+    plan.recompute_layers = !plan.recompute_layers;
+    plan.zero_stage = (plan.zero_stage + 1) % 4;
+    plan.zero_scope = config::ZeroScope::all;
+    REQUIRE(engine::read_flops(plan::lower(plan)).model.value() == model);
+    // The same sequences on one rank.
+    plan.micro_batch *= plan.data_degree;
+    plan.data_degree = 1;
+    plan.group_degree = 1;
+    REQUIRE(engine::read_flops(plan::lower(plan)).model.value() == Approx(model).epsilon(1e-12));
+    plan.attention = plan::AttentionLowering::ulysses;
+    plan.mlp = plan::MlpLowering::replicated;
+    plan.loss = config::LossKind::eager;
+    plan.sequence_sharded = true;
+    REQUIRE(engine::read_flops(plan::lower(plan)).model.value() == Approx(model).epsilon(1e-12));
+  });
+}
+
+TEST_CASE("sharded states take at least their share and at most a padded one", "[property][plan]") {
+  for_each_plan(200, [](plan::Plan plan) {
+    plan.zero_scope = config::ZeroScope::all;
+    plan.zero_stage = 0;
+    const Bytes whole = engine::read_peak(plan::lower(plan)).resident;
+    Bytes before = whole;
+    for (const std::int64_t stage : {1, 2, 3}) {
+      plan.zero_stage = stage;
+      const Bytes sharded = engine::read_peak(plan::lower(plan)).resident;
+      // Padding can cost more than sharding saves only where a dimension is shorter than the ranks.
+      REQUIRE(plan.ranks() * sharded >= whole);
+      if (!plan.shard_rows) {
+        REQUIRE(sharded <= before + Bytes(16 * 128 * 40 * plan.model.layers));
+      }
+      before = sharded;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme

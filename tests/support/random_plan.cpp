@@ -1,0 +1,144 @@
+#include "tests/support/random_plan.h"
+
+#include <array>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "sim/config/words.h"
+
+namespace trireme::test {
+
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : engine_(seed) {}
+
+  /// One of lo, ..., hi. Not a standard distribution: those differ between libraries.
+  std::int64_t between(std::int64_t lo, std::int64_t hi) {
+    return lo + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(hi - lo + 1));
+  }
+
+  bool coin() { return between(0, 1) == 1; }
+
+  template <class T, std::size_t N>
+  T one_of(const std::array<T, N>& values) {
+    return values[static_cast<std::size_t>(between(0, static_cast<std::int64_t>(N) - 1))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+void draw_composition(Draw& draw, plan::Plan& plan) {
+  plan.group_degree = draw.one_of(std::array<std::int64_t, 4>{1, 2, 4, 8});
+  plan.data_degree = draw.between(1, 3);
+  plan.attention = draw.one_of(std::array{plan::AttentionLowering::megatron,
+                                          plan::AttentionLowering::ulysses,
+                                          plan::AttentionLowering::sequence_gather});
+  const bool tensor = plan.attention == plan::AttentionLowering::megatron;
+  plan.mlp = tensor || draw.coin() ? plan::MlpLowering::megatron : plan::MlpLowering::replicated;
+  plan.sequence_sharded = !tensor || draw.coin();
+  plan.exchange = draw.coin() ? config::ExchangeKind::packed : config::ExchangeKind::separate;
+}
+
+/// Sizes that the composition's rules allow.
+void draw_sizes(Draw& draw, plan::Plan& plan) {
+  plan::ModelShape& model = plan.model;
+  const std::int64_t degree = plan.group_degree;
+  const bool splits_heads = plan.attention != plan::AttentionLowering::sequence_gather;
+  model.layers = draw.between(1, 5);
+  model.kv_heads = draw.between(1, 3) * (splits_heads ? degree : 1);
+  model.heads = model.kv_heads * draw.between(1, 3);
+  model.head_dim = draw.between(1, 6);
+  model.hidden = draw.coin() ? model.heads * model.head_dim : draw.between(3, 40);
+  model.mlp_width = draw.between(1, 20) * (plan.mlp == plan::MlpLowering::megatron ? degree : 1);
+  plan.sequence = draw.between(1, 12) * (plan.sequence_sharded ? degree : 1);
+  plan.micro_batch = draw.between(1, 3);
+  plan.micro_batches = draw.between(1, 3);
+  plan.causal = draw.coin();
+}
+
+void draw_model(Draw& draw, plan::ModelShape& model) {
+  model.mlp_kind = draw.coin() ? config::MlpKind::gelu : config::MlpKind::swiglu;
+  model.norm = draw.coin() ? config::NormKind::layernorm : config::NormKind::rmsnorm;
+  model.rotary = draw.coin();
+  model.qkv_bias = draw.coin();
+  model.output_bias = model.qkv_bias && draw.coin();
+  model.mlp_bias = draw.coin();
+  if (draw.between(0, 3) > 0) {
+    model.vocabulary = draw.between(1, 300);
+    model.tied_embeddings = draw.coin();
+    model.learned_positions = draw.coin() ? draw.between(1, 50) : 0;
+  }
+}
+
+void draw_options(Draw& draw, plan::Plan& plan) {
+  plan.zero_stage = draw.between(0, 3);
+  plan.zero_scope =
+      plan.zero_stage == 3 && draw.coin() ? config::ZeroScope::attention : config::ZeroScope::all;
+  plan.gradient_reduce =
+      draw.coin() ? config::GradientReduce::reduce_scatter : config::GradientReduce::all_reduce;
+  plan.reshard_after_forward = draw.coin();
+  plan.gradient_type =
+      draw.one_of(std::array{ElementType::fp32, ElementType::bf16, ElementType::fp16});
+  plan.shard_rows = draw.coin();
+  plan.recompute_layers = draw.coin();
+  const auto losses = std::array{
+      config::LossKind::eager, config::LossKind::fused, config::LossKind::vocabulary_parallel};
+  plan.loss = plan.vocabulary_parallel() ? draw.one_of(losses) : losses[draw.coin() ? 1 : 0];
+  plan.kernel = draw.one_of(std::array{config::AttentionKernel::flash2,
+                                       config::AttentionKernel::flash3,
+                                       config::AttentionKernel::cudnn});
+  plan.clip_gradients = draw.coin();
+}
+
+}  // namespace
+
+plan::Plan random_plan(std::uint64_t seed) {
+  Draw draw(seed);
+  plan::Plan plan;
+  plan.name = fmt::format("random {}", seed);
+  draw_composition(draw, plan);
+  draw_sizes(draw, plan);
+  draw_model(draw, plan.model);
+  draw_options(draw, plan);
+  return plan;
+}
+
+std::string describe(const plan::Plan& plan) {
+  const plan::ModelShape& model = plan.model;
+  return fmt::format(
+      "{}: {} attention, {} mlp{}, P {}, D {}, L {}, h {}, a {}, g {}, d {}, f {}, V {}{}, "
+      "positions {}, S {}, B {} x {}, zero {}{}{}{}, gradients {}{}, {} loss, {}{}",
+      plan.name,
+      std::array{"megatron", "ulysses", "gather"}[static_cast<std::size_t>(plan.attention)],
+      std::array{"megatron", "replicated"}[static_cast<std::size_t>(plan.mlp)],
+      plan.sequence_sharded ? "" : " without sequence parallelism",
+      plan.group_degree,
+      plan.data_degree,
+      model.layers,
+      model.hidden,
+      model.heads,
+      model.kv_heads,
+      model.head_dim,
+      model.mlp_width,
+      model.vocabulary,
+      model.tied_embeddings ? " tied" : "",
+      model.learned_positions,
+      plan.sequence,
+      plan.micro_batch,
+      plan.micro_batches,
+      plan.zero_stage,
+      plan.zero_scope == config::ZeroScope::attention ? " of attention" : "",
+      plan.reshard_after_forward ? "" : ", kept",
+      plan.shard_rows ? ", rows" : "",
+      name(plan.gradient_type),
+      plan.gradient_reduce == config::GradientReduce::all_reduce ? " all-reduced" : "",
+      config::word_for(config::kLossWords, plan.loss),
+      config::word_for(config::kExchangeWords, plan.exchange),
+      plan.recompute_layers ? ", recomputed" : "");
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,19 @@
+// Legal plans drawn from a seed, over every composition and option that lowerings model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sim/plan/plan.h"
+
+namespace trireme::test {
+
+/// A plan that keeps every rule of plan::legality_rules(). Its sizes are small and odd where they
+/// may be: a head dimension that is not h / a, a vocabulary and parameters that do not divide by
+/// the ranks. Equal seeds draw equal plans.
+[[nodiscard]] plan::Plan random_plan(std::uint64_t seed);
+
+/// What a failing test needs to know of a plan, on one line.
+[[nodiscard]] std::string describe(const plan::Plan& plan);
+
+}  // namespace trireme::test
