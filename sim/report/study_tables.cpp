@@ -29,6 +29,10 @@ const StepResult* step_of(const PlanResult& row) {
   return row.numbers && row.numbers->step ? &*row.numbers->step : nullptr;
 }
 
+bool runs(const PlanResult& row) {
+  return row.verdict == Verdict::fits && step_of(row) != nullptr;
+}
+
 /// Places in a point of the keys that vary over the rows. Rows of other keys than the first row's
 /// keep all.
 std::vector<std::size_t> varying_keys(const std::vector<PlanResult>& rows) {
@@ -127,7 +131,7 @@ std::vector<std::vector<PlanResult>> by_point(const std::vector<PlanResult>& row
 std::vector<const PlanResult*> ranking(const std::vector<PlanResult>& rows) {
   std::vector<const PlanResult*> ranked;
   for (const PlanResult& row : rows) {
-    if (row.verdict == Verdict::fits && step_of(row) != nullptr) {
+    if (runs(row)) {
       ranked.push_back(&row);
     }
   }
@@ -315,16 +319,53 @@ std::string why_the_others_lose(const std::vector<PlanResult>& rows) {
 }
 
 std::vector<std::string> problems(const std::vector<PlanResult>& rows) {
-  std::vector<std::string> lines;
+  struct Problem {
+    const PlanResult* first;
+    std::string reason;
+    std::size_t points = 1;
+  };
+
+  std::vector<Problem> found;
   for (const PlanResult& row : rows) {
-    if (row.verdict == Verdict::fits && step_of(row) != nullptr) {
+    if (runs(row)) {
       continue;
     }
     for (const std::string& reason : row.reasons) {
-      lines.push_back(fmt::format(
-          "{} ({}), {}: {}", row.plan, point_text(row.point), words(name(row.verdict)), reason));
+      const auto known = std::find_if(found.begin(), found.end(), [&](const Problem& problem) {
+        return problem.first->plan == row.plan && problem.reason == reason;
+      });
+      if (known == found.end()) {
+        found.push_back({&row, reason});
+      } else {
+        ++known->points;
+      }
     }
   }
+  std::vector<std::string> lines;
+  for (const Problem& problem : found) {
+    const std::string more =
+        problem.points > 1 ? fmt::format(" and {} more points", problem.points - 1) : "";
+    lines.push_back(fmt::format("{} ({}{}), {}: {}",
+                                problem.first->plan,
+                                point_text(problem.first->point),
+                                more,
+                                words(name(problem.first->verdict)),
+                                problem.reason));
+  }
+  return lines;
+}
+
+std::vector<std::string> remarks(const std::vector<PlanResult>& rows) {
+  std::vector<std::string> lines;
+  for (const PlanResult& row : rows) {
+    for (const std::string& reason : row.reasons) {
+      if (runs(row) && std::find(lines.begin(), lines.end(), reason) == lines.end()) {
+        lines.push_back(reason);
+      }
+    }
+  }
+  const std::vector<std::string> trouble = problems(rows);
+  lines.insert(lines.end(), trouble.begin(), trouble.end());
   return lines;
 }
 

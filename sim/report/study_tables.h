@@ -23,8 +23,12 @@ namespace trireme::report {
 /// Empty when no plan fits or there is one plan.
 [[nodiscard]] std::string why_the_others_lose(const std::vector<ledger::PlanResult>& rows);
 
-/// "plan: reason" of every row that does not fit, is illegal or has unknown seconds.
+/// "plan (point), verdict: reason" of every row that does not fit, is illegal or has unknown
+/// seconds; the points of one plan with the same reason in one line.
 [[nodiscard]] std::vector<std::string> problems(const std::vector<ledger::PlanResult>& rows);
+
+/// The problems, led by what is to be known about the rows that fit, each said once.
+[[nodiscard]] std::vector<std::string> remarks(const std::vector<ledger::PlanResult>& rows);
 
 /// The whole report of a study in markdown. `table_file` names the file with all numbers.
 [[nodiscard]] std::string to_markdown(const ledger::StudyResult& result,

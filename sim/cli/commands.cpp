@@ -1,0 +1,123 @@
+#include "sim/cli/commands.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/core/nearest.h"
+#include "sim/core/printable.h"
+
+namespace trireme::cli {
+
+namespace po = boost::program_options;
+
+namespace {
+
+void add_plan(po::options_description& options) {
+  options.add_options()(
+      "plan", po::value<std::string>()->value_name("NAME"), "look at this plan alone");
+}
+
+void add_explain(po::options_description& options) {
+  options.add_options()("plan",
+                        po::value<std::string>()->value_name("NAME"),
+                        "the plan; may be left out when the study has one")(
+      "owners",
+      po::value<std::string>()->value_name("TxH"),
+      "draw owners for T tokens and H heads, such as 16x8");
+}
+
+constexpr std::array kCommands = {
+    Command{"compare",
+            "which of my plans wins?",
+            "STUDY.yaml",
+            Writes::result,
+            "  trireme compare reports/ulysses-vs-megatron/study.yaml\n"
+            "  trireme compare study.yaml --plan hybrid --json\n",
+            add_plan,
+            run_compare},
+    Command{"sweep",
+            "how does that change with length, GPUs, bandwidth, ...?",
+            "STUDY.yaml",
+            Writes::result,
+            "  trireme sweep reports/ulysses-vs-megatron/study.yaml\n"
+            "  trireme sweep study.yaml --csv -o sweep.csv\n",
+            add_plan,
+            run_sweep},
+    Command{"explain",
+            "where does the number come from?",
+            "STUDY.yaml",
+            Writes::result,
+            "  trireme explain study.yaml --plan hybrid\n"
+            "  trireme explain study.yaml --plan hybrid --owners 16x8\n"
+            "  trireme explain study.yaml --plan hybrid --json -o hybrid.json\n",
+            add_explain,
+            run_explain},
+    Command{"report",
+            "show my team: report.md and table.csv of a study",
+            "STUDY.yaml",
+            Writes::folder,
+            "  trireme report reports/ulysses-vs-megatron/study.yaml -o build/report\n",
+            nullptr,
+            run_report},
+    Command{"models",
+            "which models are there?",
+            "",
+            Writes::result,
+            "  trireme models\n"
+            "  trireme models --data my-presets\n",
+            nullptr,
+            run_models},
+    Command{"clusters",
+            "which clusters and GPUs are there?",
+            "",
+            Writes::result,
+            "  trireme clusters --json\n",
+            nullptr,
+            run_clusters},
+    Command{"plans",
+            "which plans, and which parts to compose them of, are there?",
+            "",
+            Writes::result,
+            "  trireme plans\n",
+            nullptr,
+            run_plans},
+    Command{"profiles",
+            "which machines' coefficients are there?",
+            "",
+            Writes::result,
+            "  trireme profiles --csv\n",
+            nullptr,
+            run_profiles},
+    Command{"help",
+            "how is a command used?",
+            "[COMMAND]",
+            Writes::text,
+            "  trireme help compare\n",
+            nullptr,
+            run_help},
+};
+
+}  // namespace
+
+std::span<const Command> command_table() {
+  return kCommands;
+}
+
+const Command& find_command(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (command.name == name) {
+      return command;
+    }
+    names.emplace_back(command.name);
+  }
+  throw Error(ErrorKind::command_line,
+              SourceLocation{.file = "trireme"},
+              fmt::format("no command is named {}", in_quotes(name)),
+              hint_near(name, names));
+}
+
+}  // namespace trireme::cli

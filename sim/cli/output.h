@@ -1,0 +1,23 @@
+// Where results and words go: results to stdout or the file of -o, words to stderr.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sim/cli/invocation.h"
+
+namespace trireme::cli {
+
+/// Writes a result whole: to the file of -o by renaming, or to stdout. Throws Error (command line)
+/// with the system's reason when that fails, a closed pipe included.
+void write_result(const Invocation& call, std::string_view text);
+
+/// "note: ..." on stderr.
+void note(std::string_view text);
+
+/// "defaults used: ..." on stderr, wrapped; nothing when there are none. What all of `plans` took
+/// alike is said once.
+void echo_defaults(std::span<const std::string> defaults, std::span<const std::string> plans);
+
+}  // namespace trireme::cli

@@ -1,0 +1,87 @@
+#include <array>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "sim/cli/commands.h"
+#include "sim/cli/output.h"
+#include "sim/cli/study_call.h"
+#include "sim/core/files.h"
+#include "sim/report/json.h"
+#include "sim/report/study_tables.h"
+#include "sim/study/evaluate.h"
+
+namespace trireme::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTable = "table.csv";
+constexpr const char* kReport = "report.md";
+
+struct NamedText {
+  fs::path path;
+  std::string text;
+};
+
+fs::path draft_of(const fs::path& path) {
+  return fs::path(path) += ".draft";
+}
+
+/// Writes all files or none: first drafts beside them, then renames. Throws Error (command line).
+void write_all_or_none(std::span<const NamedText> files) {
+  const auto remove_drafts = [&] {
+    for (const NamedText& file : files) {
+      std::error_code ignored;
+      fs::remove(draft_of(file.path), ignored);
+    }
+  };
+  try {
+    for (const NamedText& file : files) {
+      if (fs::is_directory(file.path)) {
+        throw Error(ErrorKind::command_line,
+                    SourceLocation{.file = file.path.string()},
+                    "a folder stands where the file is to be written");
+      }
+      write_file_atomically(draft_of(file.path), file.text);
+    }
+    for (const NamedText& file : files) {
+      fs::rename(draft_of(file.path), file.path);
+    }
+  } catch (const fs::filesystem_error& failure) {
+    remove_drafts();
+    throw Error(ErrorKind::command_line,
+                SourceLocation{.file = failure.path1().string()},
+                fmt::format("the file cannot be written: {}", failure.code().message()));
+  } catch (const Error&) {
+    remove_drafts();
+    throw;
+  }
+}
+
+}  // namespace
+
+ExitCode run_report(const Invocation& call) {
+  if (!call.output) {
+    throw Error(ErrorKind::command_line,
+                SourceLocation{.file = "trireme"},
+                "report needs a folder to write to",
+                "add -o DIR");
+  }
+  const config::StudyFile file = read_study_of(call);
+  const ledger::StudyResult result = study::sweep(file, "", [](std::size_t, std::size_t) {});
+  note_result(result);
+  std::error_code failed;
+  fs::create_directories(*call.output, failed);  // a failure is reported by the first write
+  const std::array files = {NamedText{*call.output / kTable, report::to_csv(result)},
+                            NamedText{*call.output / kReport, report::to_markdown(result, kTable)}};
+  write_all_or_none(files);
+  note(fmt::format("wrote {} and {} into {}", kReport, kTable, call.output->string()));
+  return exit_code_of(result);
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,20 @@
+// What commands on a study share: reading it, echoing, and the words about a result.
+#pragma once
+
+#include "sim/cli/invocation.h"
+#include "sim/config/study_file.h"
+#include "sim/core/error.h"
+#include "sim/ledger/result.h"
+
+namespace trireme::cli {
+
+/// Reads the study that the call names and echoes the defaults that it used.
+[[nodiscard]] config::StudyFile read_study_of(const Invocation& call);
+
+/// Notes on stderr: requirements that fail, why rows do not run, what results leave out.
+void note_result(const ledger::StudyResult& result);
+
+/// Infeasible when a requirement fails or no plan fits.
+[[nodiscard]] ExitCode exit_code_of(const ledger::StudyResult& result);
+
+}  // namespace trireme::cli
