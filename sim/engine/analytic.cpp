@@ -109,8 +109,13 @@ std::optional<Seconds> collective_op_time(const Program& program,
     case CollectiveKind::all_to_all:
       return cost::all_to_all_time(
           Bytes(ceil_div(payload.value(), group.ranks)), group, machine.nic_rate, machine.costs);
-    case CollectiveKind::send_recv:
-      return cost::ring_hop_time(payload, group, machine.nic_rate, machine.costs);
+    case CollectiveKind::send_recv: {  // a block travels around the ring
+      const auto hop = cost::ring_hop_time(payload, group, machine.nic_rate, machine.costs);
+      if (!hop) {
+        return std::nullopt;
+      }
+      return static_cast<double>(group.ranks - 1) * *hop;
+    }
   }
   return std::nullopt;
 }
@@ -119,14 +124,16 @@ std::optional<Seconds> collective_op_time(const Program& program,
 class SegmentClock {
  public:
   explicit SegmentClock(const Program& program)
-      : program_(program), ready_(program.tensors().size()) {}
+      : program_(program), written_(program.tensors().size()), read_(program.tensors().size()) {}
 
   void start() {
     stream_.fill(Seconds(0));
     compute_busy_ = Seconds(0);
-    std::fill(ready_.begin(), ready_.end(), Seconds(0));
+    std::fill(written_.begin(), written_.end(), Seconds(0));
+    std::fill(read_.begin(), read_.end(), Seconds(0));
   }
 
+  /// Waits for what it reads to be written, and for what it writes to be read by others.
   void run(const Op& op, Seconds duration) {
     Seconds begin = stream_[op.stream];
     if (op.blocking) {
@@ -134,7 +141,10 @@ class SegmentClock {
     }
     const auto operands = program_.operands(op);
     for (const program::Operand& operand : operands) {
-      begin = std::max(begin, ready_[root(operand)]);
+      begin = std::max(begin, written_[root(operand)]);
+      if (operand.access != Access::read) {
+        begin = std::max(begin, read_[root(operand)]);
+      }
     }
     const Seconds end = begin + duration;
     stream_[op.stream] = end;
@@ -145,9 +155,9 @@ class SegmentClock {
       compute_busy_ += duration;
     }
     for (const program::Operand& operand : operands) {
-      if (operand.access != Access::read) {
-        ready_[root(operand)] = end;
-      }
+      Seconds& until =
+          operand.access == Access::read ? read_[root(operand)] : written_[root(operand)];
+      until = std::max(until, end);
     }
   }
 
@@ -164,7 +174,8 @@ class SegmentClock {
   const Program& program_;
   std::array<Seconds, program::kStreams + 1> stream_{};
   Seconds compute_busy_;
-  std::vector<Seconds> ready_;
+  std::vector<Seconds> written_;  // when each tensor's memory was last written, and last read
+  std::vector<Seconds> read_;
 };
 
 void book(ledger::TimeLedger& ledger, const Op& op, Seconds total) {
@@ -241,6 +252,9 @@ std::optional<ledger::TimeLedger> read_time(const Program& program, const Machin
     clock.start();
     for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
       const Op& op = program.op(id);
+      if (program::info(op.function).family == Family::bookkeeping) {
+        continue;
+      }
       const std::optional<Seconds> duration = op_time(program, op, machine);
       known = known && duration.has_value();
       clock.run(op, duration.value_or(Seconds(0)));
