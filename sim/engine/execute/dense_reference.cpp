@@ -28,6 +28,10 @@ struct LayerTrace {
   Matrix activation;
 };
 
+/// Keeps the clipping factor finite for a gradient of zero.
+/// Source: pytorch, torch/nn/utils/clip_grad.py, clip_grad_norm_
+constexpr double kClipEpsilon = 1e-6;
+
 double sigmoid(double z) {
   return 1.0 / (1.0 + std::exp(-z));
 }
@@ -455,7 +459,8 @@ void dense_adamw(const ExecutionConstants& constants,
                  const DenseResult& result,
                  DenseValues& parameters,
                  DenseMoments& moments) {
-  const double shrink = clip ? std::min(1.0, constants.clip_norm / result.gradient_norm) : 1.0;
+  const double shrink =
+      clip ? std::min(1.0, constants.clip_norm / (result.gradient_norm + kClipEpsilon)) : 1.0;
   const auto step = static_cast<double>(constants.optimizer_step);
   const double correction1 = 1.0 - std::pow(constants.beta1, step);
   const double correction2 = 1.0 - std::pow(constants.beta2, step);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,11 +50,12 @@ class Executor::Impl {
     constants_ = constants;
     result_ = {};
     memory_.reset_resident();
-    result_.peak = memory_.allocated();
+    note_peak(0);
     bound_ = {};
     bound_indices_ = 0;
     run_nodes(0, static_cast<std::uint32_t>(program_.nodes().size()));
     result_.at_end = memory_.allocated();
+    result_.alive_at_end = memory_.alive();
     return std::move(result_);
   }
 
@@ -102,7 +105,7 @@ class Executor::Impl {
       if (node.kind == Node::Kind::run) {
         const Segment& segment = program_.segments()[node.segment];
         for (OpId op = segment.first_op; op < segment.first_op + segment.ops; ++op) {
-          run_op(program_.op(op));
+          run_op(op);
         }
         ++i;
         continue;
@@ -132,11 +135,21 @@ class Executor::Impl {
     return instance;
   }
 
-  void run_op(const Op& op) {
+  /// The first instant at which memory is fullest.
+  void note_peak(OpId op) {
+    if (memory_.allocated() > result_.peak) {
+      result_.peak = memory_.allocated();
+      result_.peak_op = op;
+      result_.alive_at_peak = memory_.alive();
+    }
+  }
+
+  void run_op(OpId id) {
+    const Op& op = program_.op(id);
     try {
       const auto begin = std::chrono::steady_clock::now();
       bring_into_being(op);
-      result_.peak = std::max(result_.peak, memory_.allocated());
+      note_peak(id);
       compute(op);
       let_go(op);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -148,7 +161,25 @@ class Executor::Impl {
                                        name(op.phase),
                                        name(op.component),
                                        error.what()));
+    } catch (const std::logic_error& error) {  // a kernel that was given what it cannot work with
+      throw ExecutionError(fmt::format("rank {}: operation '{}' ({}, {}) on {}: {}",
+                                       transport_.rank(),
+                                       op.label,
+                                       name(op.phase),
+                                       name(op.component),
+                                       operand_names(op),
+                                       error.what()));
     }
+  }
+
+  [[nodiscard]] std::string operand_names(const Op& op) const {
+    std::string names;
+    for (const Operand& operand : program_.operands(op)) {
+      names += fmt::format("{}'{}'",
+                           names.empty() ? "" : ", ",
+                           program::display_name(program_.tensor(operand.ref.tensor)));
+    }
+    return names;
   }
 
   void bring_into_being(const Op& op) {

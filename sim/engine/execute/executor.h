@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "sim/engine/execute/distribution.h"
 #include "sim/engine/execute/kernel.h"
@@ -32,6 +33,10 @@ struct ExecutionResult {
   WireCount wire;
   Bytes peak;    // of tensors in their declared types, as a sizes reader counts them
   Bytes at_end;  // allocated after the step: the resident tensors
+  // What that is, so that a difference can be told by tensor.
+  program::OpId peak_op = 0;
+  std::vector<AliveTensor> alive_at_peak;
+  std::vector<AliveTensor> alive_at_end;
   ledger::PerPhase<Seconds> wall_clock{};
 };
 

@@ -112,6 +112,17 @@ void RankMemory::reset_resident() {
   }
 }
 
+std::vector<AliveTensor> RankMemory::alive() const {
+  std::vector<AliveTensor> tensors;
+  for (const auto& [key, piece] : pieces_) {
+    if (tensors.empty() || tensors.back().tensor != key.first) {
+      tensors.push_back({key.first, 0});
+    }
+    ++tensors.back().instances;
+  }
+  return tensors;
+}
+
 TensorId RankMemory::content_of(TensorId tensor) const {
   while (program_.tensor(tensor).storage == Storage::view) {
     tensor = program_.tensor(tensor).base;

@@ -22,6 +22,12 @@ class ExecutionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// How many instances of a tensor are in memory.
+struct AliveTensor {
+  program::TensorId tensor = program::kNoTensor;
+  std::int64_t instances = 0;
+};
+
 /// Pieces of memory by owner and instance. A piece holds the values of one tensor at a time: the
 /// owner, or the successor that took it over in place; views read and write parts of that.
 class RankMemory {
@@ -51,6 +57,9 @@ class RankMemory {
              const InstanceIndex& indices);
 
   [[nodiscard]] Bytes allocated() const { return allocated_; }
+
+  /// What is in memory, by owner.
+  [[nodiscard]] std::vector<AliveTensor> alive() const;
 
   [[nodiscard]] Distribution& distribution() { return distribution_; }
 
