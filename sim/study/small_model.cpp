@@ -1,0 +1,266 @@
+#include "sim/study/small_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "sim/plan/legality.h"
+
+namespace trireme::study {
+
+using plan::AttentionLowering;
+using plan::ModelShape;
+using plan::Plan;
+
+namespace {
+
+/// Sizes of shrunk models. Those of `least` are odd where rules allow, and heads times head
+/// dimension differ from the hidden dimension; those of `larger` are as odd but longer.
+struct Sizes {
+  std::int64_t layers;
+  std::int64_t hidden;
+  std::int64_t even_head_dim;  // rotary embedding rotates pairs
+  std::int64_t odd_head_dim;
+  std::int64_t mlp_per_rank;
+  std::int64_t tokens_per_rank;
+  std::int64_t micro_batch;
+  std::int64_t micro_batches;
+  std::int64_t vocabulary_remainder;
+};
+
+constexpr Sizes kLeast{.layers = 3,
+                       .hidden = 13,
+                       .even_head_dim = 2,
+                       .odd_head_dim = 3,
+                       .mlp_per_rank = 3,
+                       .tokens_per_rank = 3,
+                       .micro_batch = 2,
+                       .micro_batches = 3,
+                       .vocabulary_remainder = 37};
+constexpr Sizes kLarger{.layers = 4,
+                        .hidden = 99,
+                        .even_head_dim = 8,
+                        .odd_head_dim = 9,
+                        .mlp_per_rank = 31,
+                        .tokens_per_rank = 33,
+                        .micro_batch = 2,
+                        .micro_batches = 3,
+                        .vocabulary_remainder = 101};
+
+/// More ranks than these add nothing: data-parallel replicas are left out beyond them.
+constexpr std::int64_t kMostRanks = 64;
+
+std::int64_t shrunk_data_degree(const Plan& plan, std::int64_t gpus_per_node) {
+  const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / plan.group_degree);
+  std::int64_t degree = std::min(plan.data_degree, most);
+  const auto fits = [&](std::int64_t data) {
+    const std::int64_t ranks = plan.group_degree * data;
+    return plan.data_degree % data == 0 &&
+           (ranks % gpus_per_node == 0 || gpus_per_node % ranks == 0);
+  };
+  while (degree > 1 && !fits(degree)) {
+    --degree;
+  }
+  return degree;
+}
+
+ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
+  const bool splits_heads = plan.attention != AttentionLowering::sequence_gather;
+  const std::int64_t groups = splits_heads ? plan.group_degree : 1;
+  ModelShape model = plan.model;
+  model.layers = std::min(model.layers, sizes.layers);
+  model.hidden = sizes.hidden;
+  const std::int64_t ratio = model.heads / model.kv_heads;
+  const bool two_per_rank = groups <= 2 && model.kv_heads % (2 * groups) == 0;
+  model.kv_heads = two_per_rank ? 2 * groups : groups;
+  model.heads = ratio * model.kv_heads;
+  model.head_dim = model.rotary ? sizes.even_head_dim : sizes.odd_head_dim;
+  model.mlp_width = sizes.mlp_per_rank * plan.group_degree;
+  if (model.vocabulary > 0) {
+    // Padded up to 128 times the degree where it is split: the last rank has both kinds of rows.
+    constexpr std::int64_t kPadding = 128;
+    const std::int64_t full_ranks = plan.vocabulary_parallel() ? plan.group_degree - 1 : 0;
+    model.vocabulary = kPadding * full_ranks + sizes.vocabulary_remainder;
+  }
+  return model;
+}
+
+/// One round of splitmix64, which turns a counter into bits without a pattern.
+constexpr std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
+/// In (0, 1).
+double unit(std::uint64_t bits) {
+  return (static_cast<double>(bits >> 11U) + 0.5) * 0x1p-53;
+}
+
+}  // namespace
+
+Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
+  const Sizes& sizes = size == ModelSize::least ? kLeast : kLarger;
+  Plan small = plan;
+  small.data_degree = shrunk_data_degree(plan, gpus_per_node);
+  small.model = shrunk_model(plan, sizes);
+  small.micro_batch = std::min(plan.micro_batch, sizes.micro_batch);
+  small.micro_batches = std::min(plan.micro_batches, sizes.micro_batches);
+  const bool halves = plan.framework == config::Framework::megatron &&
+                      plan.attention == AttentionLowering::ulysses && plan.group_degree > 1;
+  small.sequence = (sizes.tokens_per_rank + (halves ? 1 : 0)) * plan.group_degree;
+  if (small.model.learned_positions > 0) {
+    small.model.learned_positions = small.sequence + 2;  // rows that no token reads
+  }
+  Feasibility feasibility;
+  plan::check_rules(small, feasibility);
+  ensure(feasibility.legal(), "shrink: the small plan breaks a rule that the plan keeps");
+  return small;
+}
+
+std::string in_words(const Plan& plan) {
+  const ModelShape& model = plan.model;
+  std::string text = fmt::format("{} layers, h {}, {} heads of {}, {} of keys and values, f {}",
+                                 model.layers,
+                                 model.hidden,
+                                 model.heads,
+                                 model.head_dim,
+                                 model.kv_heads,
+                                 model.mlp_width);
+  if (model.vocabulary > 0) {
+    text += fmt::format(", V {}", model.vocabulary);
+  }
+  return text + fmt::format(", S {}, {} micro batches of {} sequences on {} ranks",
+                            plan.sequence,
+                            plan.micro_batches,
+                            plan.micro_batch * plan.data_degree,
+                            plan.ranks());
+}
+
+engine::DenseModel dense_model(const Plan& plan) {
+  const ModelShape& model = plan.model;
+  engine::DenseModel dense;
+  dense.layers = model.layers;
+  dense.hidden = model.hidden;
+  dense.heads = model.heads;
+  dense.kv_heads = model.kv_heads;
+  dense.head_dim = model.head_dim;
+  dense.mlp_width = model.mlp_width;
+  dense.vocabulary = model.vocabulary;
+  // A longer context needs a longer table, as sim/plan/embedding.cpp declares it.
+  dense.position_rows =
+      model.learned_positions > 0 ? std::max(model.learned_positions, plan.sequence) : 0;
+  dense.swiglu = model.mlp_kind == config::MlpKind::swiglu;
+  dense.rmsnorm = model.norm == config::NormKind::rmsnorm;
+  dense.rotary = model.rotary;
+  dense.qkv_bias = model.qkv_bias;
+  dense.output_bias = model.output_bias;
+  dense.mlp_bias = model.mlp_bias;
+  dense.tied_embeddings = model.tied_embeddings;
+  dense.causal = plan.causal;
+  return dense;
+}
+
+SmallNumbers::SmallNumbers(const Plan& plan, std::uint64_t seed)
+    : model_(dense_model(plan)),
+      sequences_(plan.micro_batches * plan.micro_batch * plan.data_degree),
+      sequence_(plan.sequence),
+      seed_(seed) {}
+
+std::uint64_t SmallNumbers::bits(std::string_view name,
+                                 std::int64_t instance,
+                                 std::int64_t index) const {
+  std::uint64_t state = mixed(seed_);
+  for (const char letter : name) {
+    state = mixed(state ^ static_cast<std::uint64_t>(static_cast<unsigned char>(letter)));
+  }
+  state = mixed(state ^ static_cast<std::uint64_t>(instance));
+  return mixed(state ^ static_cast<std::uint64_t>(index));
+}
+
+/// Box and Muller's pair, of which one is taken.
+double SmallNumbers::normal(std::string_view name,
+                            std::int64_t instance,
+                            std::int64_t index) const {
+  const std::uint64_t first = bits(name, instance, index);
+  const double radius = std::sqrt(-2.0 * std::log(unit(first)));
+  return radius * std::cos(2.0 * std::numbers::pi * unit(mixed(first)));
+}
+
+engine::DenseValues SmallNumbers::initial_parameters() const {
+  engine::DenseValues values = engine::dense_zeros(model_);
+  for (const engine::DenseParameter& parameter : engine::dense_parameters(model_)) {
+    const bool is_norm_weight = parameter.name.ends_with("norm weight");
+    const bool is_weight = parameter.columns > 1;
+    const double spread =
+        is_weight ? 1.0 / std::sqrt(static_cast<double>(parameter.columns)) : 0.25;
+    auto& instances = values.at(parameter.name);
+    for (std::size_t instance = 0; instance < instances.size(); ++instance) {
+      for (std::size_t i = 0; i < instances[instance].size(); ++i) {
+        instances[instance][i] =
+            (is_norm_weight ? 1.0 : 0.0) + spread * normal(parameter.name,
+                                                           static_cast<std::int64_t>(instance),
+                                                           static_cast<std::int64_t>(i));
+      }
+    }
+  }
+  return values;
+}
+
+engine::DenseBatch SmallNumbers::batch(std::int64_t step) const {
+  engine::DenseBatch batch;
+  batch.sequences = sequences_;
+  batch.sequence = sequence_;
+  const std::int64_t tokens = sequences_ * sequence_;
+  if (model_.vocabulary == 0) {
+    batch.input.resize(static_cast<std::size_t>(tokens * model_.hidden));
+    for (std::size_t i = 0; i < batch.input.size(); ++i) {
+      batch.input[i] = normal("input", step, static_cast<std::int64_t>(i));
+    }
+    return batch;
+  }
+  const auto word = [&](std::string_view name, std::int64_t token) {
+    return static_cast<std::int64_t>(bits(name, step, token) %
+                                     static_cast<std::uint64_t>(model_.vocabulary));
+  };
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    batch.ids.push_back(word("ids", token));
+    batch.labels.push_back(word("labels", token));
+  }
+  return batch;
+}
+
+std::vector<double> program_values(const engine::DenseModel& model,
+                                   const engine::DenseValues& values,
+                                   const std::string& name,
+                                   std::int64_t layer) {
+  const auto whole = values.find(name);
+  if (whole != values.end()) {
+    return whole->second.at(static_cast<std::size_t>(layer));
+  }
+  const bool bias = name.ends_with("bias");
+  const bool queries = name.starts_with("query ");
+  ensure(queries || name.starts_with("key and value "),
+         "verify: a parameter that the reference does not have");
+  const std::vector<double>& packed =
+      values.at(bias ? "qkv bias" : "qkv weight").at(static_cast<std::size_t>(layer));
+  const std::int64_t group_rows = (model.queries_per_group() + 2) * model.head_dim;
+  const std::int64_t query_rows = model.queries_per_group() * model.head_dim;
+  const std::int64_t columns =
+      static_cast<std::int64_t>(packed.size()) / (group_rows * model.kv_heads);
+  std::vector<double> rows;
+  for (std::int64_t group = 0; group < model.kv_heads; ++group) {
+    const std::int64_t first = group * group_rows + (queries ? 0 : query_rows);
+    const std::int64_t last = group * group_rows + (queries ? query_rows : group_rows);
+    rows.insert(rows.end(), packed.begin() + first * columns, packed.begin() + last * columns);
+  }
+  return rows;
+}
+
+}  // namespace trireme::study
