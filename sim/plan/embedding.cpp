@@ -23,6 +23,30 @@ std::int16_t vocabulary_multiple(const Plan& plan) {
   return plan.shard_rows ? 1 : kMegatronMultiple;
 }
 
+/// Megatron adds learned positions to whole sequences: every rank sums the embeddings of every
+/// token and takes its own tokens after. Source: megatron-lm,
+/// megatron/core/models/common/embeddings/language_model_embedding.py, reduce_scatter_embeddings
+bool adds_positions_to_whole_sequences(const Plan& plan) {
+  return plan.framework == config::Framework::megatron && plan.model.learned_positions > 0 &&
+         plan.attention == AttentionLowering::megatron && plan.sequence_sharded &&
+         plan.group_degree > 1;
+}
+
+/// Adds the embedding of positions to x, which is placed as `layout` says; returns the positions.
+Ref emit_positions(
+    Step& step, Parameters& parameters, ParameterId table, const Layout& layout, Ref x) {
+  program::Builder& b = step.b;
+  const Ref ids = step.micro_batch_value(
+      "position ids", {step.batch(), step.sequence()}, layout, ElementType::int64);
+  b.emit(Function::load_batch, "load position ids", {write(ids)}).stream = program::kHostCopyStream;
+  const Ref positions = step.micro_batch_value("position embedding", step.hidden_shape(), layout);
+  b.emit(Function::embedding_forward,
+         "position embedding",
+         {read(ids), read(parameters.working(table)), write(positions)});
+  b.emit(Function::add, "add position embedding", {update(x), read(positions)});
+  return ids;
+}
+
 }  // namespace
 
 ParameterId declare_vocabulary_weight(Step& step,
@@ -50,12 +74,13 @@ EmbeddingParameters declare_embedding(Step& step, Parameters& parameters) {
   embedding.unit.add(embedding.table);
   if (step.plan.model.learned_positions > 0) {  // a longer context needs a longer table
     const std::int64_t rows = std::max(step.plan.model.learned_positions, step.plan.sequence);
-    embedding.positions = parameters.declare("position table",
-                                             Component::embedding,
-                                             program::kPerStep,
-                                             {{rows, "S"}, step.hidden()},
-                                             Layout(),
-                                             token_axes(step.plan));
+    embedding.positions = parameters.declare(
+        "position table",
+        Component::embedding,
+        program::kPerStep,
+        {{rows, "S"}, step.hidden()},
+        Layout(),
+        adds_positions_to_whole_sequences(step.plan) ? kData : token_axes(step.plan));
     embedding.unit.add(*embedding.positions);
   }
   return embedding;
@@ -77,28 +102,26 @@ EmbeddingTensors emit_embedding(Step& step,
       program::kHostCopyStream;
   parameters.gather(embedding.unit);
   const Ref table = parameters.working(embedding.table);
-  if (parallel && b.mesh().group_size(kGroup) > 1) {
+  if (!parallel || b.mesh().group_size(kGroup) == 1) {
+    b.emit(Function::embedding_forward, "embedding", {read(saved.ids), read(table), write(x)});
+  } else {
     const Ref partial =
         step.micro_batch_value("embedding, partial", step.hidden_shape(), Step::partial_sums());
     b.emit(
         Function::embedding_forward, "embedding", {read(saved.ids), read(table), write(partial)});
+    if (adds_positions_to_whole_sequences(step.plan)) {
+      const Ref whole = b.all_reduce_in_place(partial, kGroup, "embedding, summed");
+      saved.position_ids =
+          emit_positions(step, parameters, *embedding.positions, Step::whole_sequences(), whole);
+      const Ref own = b.declare_shard_of(whole.tensor, "own tokens", kGroup, program::kSequenceDim);
+      b.emit(Function::copy, "take own tokens", {read(own), write(x)});
+      return saved;
+    }
     emit_sum_into(step, partial, x, "embedding");
-  } else {
-    b.emit(Function::embedding_forward, "embedding", {read(saved.ids), read(table), write(x)});
   }
   if (embedding.positions) {
     saved.position_ids =
-        step.micro_batch_value("position ids", tokens, step.between_blocks(), ElementType::int64);
-    b.emit(Function::load_batch, "load position ids", {write(saved.position_ids)}).stream =
-        program::kHostCopyStream;
-    const Ref positions =
-        step.micro_batch_value("position embedding", step.hidden_shape(), step.between_blocks());
-    b.emit(Function::embedding_forward,
-           "position embedding",
-           {read(saved.position_ids),
-            read(parameters.working(*embedding.positions)),
-            write(positions)});
-    b.emit(Function::add, "add position embedding", {update(x), read(positions)});
+        emit_positions(step, parameters, *embedding.positions, step.between_blocks(), x);
   }
   return saved;
 }
@@ -121,7 +144,9 @@ void emit_embedding_backward(Step& step,
   if (embedding.positions) {
     b.emit(Function::embedding_backward,
            "position embedding backward",
-           {read(saved.position_ids), read(dx), parameters.gradient(*embedding.positions)});
+           {read(saved.position_ids),
+            read(adds_positions_to_whole_sequences(step.plan) ? dx_whole : dx),
+            parameters.gradient(*embedding.positions)});
   }
   parameters.finish_backward(embedding.unit);
 }

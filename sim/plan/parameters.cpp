@@ -189,8 +189,13 @@ std::span<const ParameterId> Parameters::ids_that_vary(program::IndexMask varies
 
 void Parameters::gather(const Unit& unit) {
   program::Builder& b = step_.b;
+  // Source: pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward
+  const bool after_recompute = b.phase() == Phase::backward && step_.plan.recompute_layers &&
+                               !step_.plan.gather_after_recompute;
   const auto gathered_over = [&](const Parameter& parameter) -> AxisMask {
-    const bool kept = !step_.plan.reshard_after_forward && parameter.working != program::kNoTensor;
+    const bool kept = parameter.working != program::kNoTensor &&
+                      (!step_.plan.reshard_after_forward ||
+                       (after_recompute && parameter.varies == program::kPerLayer));
     return parameter.sharding->shards_parameters && !kept ? parameter.shard_axes : AxisMask{0};
   };
   for_each_group(unit.ids(), gathered_over, [&](AxisMask group, auto ids) {
@@ -257,7 +262,6 @@ void Parameters::hold_gathered(const Unit& unit) {
   }
   if (!held.empty()) {
     step_.b.emit(Function::keep, "release parameters", held.span()).source =
-        "deepspeed, runtime/zero/parameter_offload.py, post_sub_module_backward_function; "
         "pytorch, FSDPParamGroup.post_backward";
   }
 }

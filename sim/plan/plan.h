@@ -56,6 +56,8 @@ struct Plan {
   config::ZeroScope zero_scope = config::ZeroScope::all;
   config::GradientReduce gradient_reduce = config::GradientReduce::reduce_scatter;
   bool reshard_after_forward = true;
+  /// Backward gathers what recomputation has just used again; PyTorch FSDP2 keeps it.
+  bool gather_after_recompute = true;
   ElementType gradient_type = ElementType::fp32;
   /// Shards of a parameter are rows (PyTorch FSDP2) or flat pieces (DeepSpeed).
   bool shard_rows = false;

@@ -45,9 +45,11 @@ config::GradientReduce gradient_reduce(const config::PlanSpec& spec) {
 }
 
 /// PyTorch FSDP2 shards dimension 0 and pads it; others shard flattened parameters.
-/// Source: pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_param.py
-bool shards_rows(Framework framework) {
-  return framework == Framework::pytorch || framework == Framework::torchtitan;
+/// Source: pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_param.py; prime-rl,
+/// src/prime_rl/trainer/model.py, setup_fsdp
+bool shards_with_fsdp2(Framework framework) {
+  return framework == Framework::pytorch || framework == Framework::torchtitan ||
+         framework == Framework::prime_rl;
 }
 
 void check_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
@@ -148,7 +150,8 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.gradient_reduce = gradient_reduce(spec);
   plan.reshard_after_forward = spec.zero.reshard != config::Reshard::keep;
   plan.gradient_type = spec.zero.gradient_type;
-  plan.shard_rows = shards_rows(spec.framework);
+  plan.shard_rows = shards_with_fsdp2(spec.framework);
+  plan.gather_after_recompute = !shards_with_fsdp2(spec.framework);
 
   plan.recompute_layers = spec.recompute == config::Recompute::full;
   plan.loss = spec.loss;

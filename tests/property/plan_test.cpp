@@ -234,21 +234,36 @@ TEST_CASE("the model's FLOPs do not depend on the plan", "[property][plan]") {
   });
 }
 
-TEST_CASE("sharded states take at least their share and at most a padded one", "[property][plan]") {
+TEST_CASE("a shard of ZeRO-3 is the whole over its ranks, rounded up", "[property][plan]") {
   for_each_plan(200, [](plan::Plan plan) {
     plan.zero_scope = config::ZeroScope::all;
     plan.zero_stage = 0;
-    const Bytes whole = engine::read_peak(plan::lower(plan)).resident;
-    Bytes before = whole;
-    for (const std::int64_t stage : {1, 2, 3}) {
-      plan.zero_stage = stage;
-      const Bytes sharded = engine::read_peak(plan::lower(plan)).resident;
-      // Padding can cost more than sharding saves only where a dimension is shorter than the ranks.
-      REQUIRE(plan.ranks() * sharded >= whole);
-      if (!plan.shard_rows) {
-        REQUIRE(sharded <= before + Bytes(16 * 128 * 40 * plan.model.layers));
+    const program::Program whole = plan::lower(plan);
+    plan.zero_stage = 3;
+    const program::Program sharded = plan::lower(plan);
+    std::map<std::string, std::int64_t> shards;
+    for (const program::Tensor& tensor : sharded.tensors()) {
+      if (tensor.resident) {
+        shards[program::display_name(tensor)] = tensor.local_elements.value();
       }
-      before = sharded;
+    }
+    REQUIRE(!shards.empty());
+    for (std::size_t i = 0; i < whole.tensors().size(); ++i) {
+      const program::Tensor& tensor = whole.tensors()[i];
+      if (!tensor.resident || tensor.storage != program::Storage::own) {
+        continue;
+      }
+      CAPTURE(program::display_name(tensor));
+      const auto id = static_cast<program::TensorId>(i);
+      // Tensor-parallel ranks hold parts, or copies that they update alike: they do not shard.
+      const bool split = tensor.layout[0].sharded();
+      const bool group_shards = plan.attention != plan::AttentionLowering::megatron && !split;
+      const std::int64_t ranks = plan.data_degree * (group_shards ? plan.group_degree : 1);
+      const std::int64_t rows = whole.local_extent(id, 0);
+      const std::int64_t elements = tensor.local_elements.value();
+      const std::int64_t expected =
+          plan.shard_rows ? ceil_div(rows, ranks) * (elements / rows) : ceil_div(elements, ranks);
+      REQUIRE(shards.at(program::display_name(tensor)) == expected);
     }
   });
 }

@@ -84,6 +84,10 @@ void draw_options(Draw& draw, plan::Plan& plan) {
   plan.gradient_type =
       draw.one_of(std::array{ElementType::fp32, ElementType::bf16, ElementType::fp16});
   plan.shard_rows = draw.coin();
+  plan.gather_after_recompute = draw.coin();
+  if (plan.attention == plan::AttentionLowering::megatron && draw.coin()) {
+    plan.framework = config::Framework::megatron;
+  }
   plan.recompute_layers = draw.coin();
   const auto losses = std::array{
       config::LossKind::eager, config::LossKind::fused, config::LossKind::vocabulary_parallel};

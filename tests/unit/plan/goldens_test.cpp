@@ -259,8 +259,17 @@ TEST_CASE("full recomputation repeats the forward transfers", "[plan]") {
   CHECK(attention_parameters(sharded) == mib(336));  // gathered three times
   CHECK(attention_gradients(sharded) == mib(224));
 
-  plan.reshard_after_forward = false;
-  CHECK(attention_parameters(plan::lower(plan)) == mib(112));  // kept all along
+  SECTION("FSDP2 keeps for backward what recomputation gathered") {
+    plan.gather_after_recompute = false;
+    const program::Program fsdp = plan::lower(plan);
+    CHECK(attention_parameters(fsdp) == mib(224));
+    CHECK(sent(fsdp, Traffic::parameters, Component::attention, Phase::recompute) == mib(112));
+    CHECK(sent(fsdp, Traffic::parameters, Component::attention, Phase::backward) == Bytes(0));
+  }
+  SECTION("kept all along") {
+    plan.reshard_after_forward = false;
+    CHECK(attention_parameters(plan::lower(plan)) == mib(112));
+  }
 }
 
 TEST_CASE("Megatron without sequence parallelism all-reduces twice a block", "[plan]") {
@@ -323,6 +332,30 @@ TEST_CASE("vocabulary-parallel embedding, head and losses", "[plan]") {
     CHECK(activations(whole, Component::head, Phase::backward) == mib(448));
     CHECK(activations(whole, Component::loss, Phase::forward) == Bytes(688128));
   }
+}
+
+TEST_CASE("Megatron adds learned positions to whole sequences", "[plan]") {
+  plan::Plan plan = megatron(llama_8b(1), kRanks, kOneBlockSequence);
+  plan.model.learned_positions = kOneBlockSequence;
+  const auto forward = [](const plan::Plan& of) {
+    return sent(plan::lower(of), Traffic::activations, Component::embedding, Phase::forward);
+  };
+  const auto position_gradients = [](const plan::Plan& of) {
+    return sent_where(plan::lower(of), [](const ledger::ByteEntry& entry) {
+      return entry.account.traffic == Traffic::gradients &&
+             entry.tensor.starts_with("position table");
+    });
+  };
+  // Generic: positions are sharded as the residual is, and their gradients summed:
+  // 2 * (32,768 * 4,096 * 4 bytes = 512 MiB) * 7 / 8.
+  CHECK(forward(plan) == mib(224));
+  CHECK(position_gradients(plan) == mib(896));
+  // Megatron: an all-reduce of N instead, and every rank sees every position.
+  plan.framework = config::Framework::megatron;
+  CHECK(forward(plan) == mib(448));
+  CHECK(position_gradients(plan) == Bytes(0));
+  CHECK(sent(plan::lower(plan), Traffic::activations, Component::embedding, Phase::backward) ==
+        mib(224));
 }
 
 TEST_CASE("data parallelism and the ZeRO stages", "[plan]") {
