@@ -20,7 +20,7 @@ using program::write;
 ///   C  tokens of a chunk: its logits are about as large as x      [tokens]
 /// Source: liger-kernel, fused_linear_cross_entropy.py, fused_linear_cross_entropy_forward
 /// Valid:  one sequence per micro batch as there; with several, the same tokens of each
-/// Tests:  tests/unit/plan/loss_test.cpp
+/// Tests:  tests/unit/plan/memory_test.cpp
 LossChunks fused_loss_chunks(const Plan& plan) {
   const std::int64_t local_sequence =
       plan.sequence_sharded ? exact_div(plan.sequence, plan.group_degree) : plan.sequence;
