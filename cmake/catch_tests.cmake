@@ -1,10 +1,12 @@
 # Catch2 test programs and their test cases, for Catch2 v2 (Debian 12) and v3 (Ubuntu 24.04).
 
 # trireme_tests(KIND): tests/KIND/**.cpp as the program trireme_KIND_tests, each test case a ctest
-# test. A test case has the label KIND and one for each of its tags in the list below. Catch2 v2
-# cannot turn tags into labels, so discover_tests.cmake asks the program itself after it is built.
+# test. main.cpp is left out: it belongs to a program that the tests start. A test case has the label
+# KIND and one for each of its tags in the list below. Catch2 v2 cannot turn tags into labels, so
+# discover_tests.cmake asks the program itself after it is built.
 function(trireme_tests kind)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${kind}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   if(NOT sources)
     return()
   endif()
