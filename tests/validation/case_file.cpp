@@ -1,0 +1,302 @@
+#include "tests/validation/case_file.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "sim/config/bounds.h"
+#include "sim/config/map_reader.h"
+#include "sim/config/study_reader.h"
+#include "sim/config/words.h"
+#include "sim/config/yaml_reader.h"
+#include "sim/core/nearest.h"
+#include "sim/core/printable.h"
+#include "sim/study/evaluate.h"
+#include "sim/units/text.h"
+
+namespace trireme::validation {
+
+using config::MapReader;
+using config::Node;
+using config::refuse;
+
+namespace {
+
+constexpr config::Choice<Role> kRoleWords[] = {{"judged", Role::judged}, {"fitted", Role::fitted}};
+
+const Quantity* parse_quantity(std::string_view text) {
+  std::vector<std::string> names;
+  for (const Quantity& quantity : quantity_table()) {
+    if (quantity.name == text) {
+      return &quantity;
+    }
+    names.emplace_back(quantity.name);
+  }
+  throw BadText(in_quotes(text) + " is no quantity", hint_near(text, names));
+}
+
+double parse_amount(Dimension dimension, std::string_view text) {
+  switch (dimension) {
+    case Dimension::bytes:
+      return static_cast<double>(parse_bytes(text).value());
+    case Dimension::seconds:
+      return parse_seconds(text).value();
+    case Dimension::flops_per_second:
+      return parse_flops_per_second(text).value();
+    case Dimension::tokens:
+      return static_cast<double>(parse_tokens(text).value());
+    case Dimension::number:
+      return parse_non_negative_number(text);
+  }
+  throw std::logic_error("parse_amount: an unknown dimension");
+}
+
+/// A parser of the names of an enumeration.
+template <class Enum, std::size_t N>
+auto word_in(const std::array<std::string_view, N>& names) {
+  return [&names](std::string_view text) {
+    const auto found = std::find(names.begin(), names.end(), text);
+    if (found == names.end()) {
+      const std::vector<std::string> known(names.begin(), names.end());
+      throw BadText(in_quotes(text) + " is not known here", hint_near(text, known));
+    }
+    return static_cast<Enum>(found - names.begin());
+  };
+}
+
+template <class Parse>
+auto list_of(const MapReader& map, std::string_view key, Parse parse) {
+  std::vector<std::invoke_result_t<Parse&, std::string_view>> values;
+  for (const Node& item : map.items(key)) {
+    values.push_back(config::parse_node(item, key, parse));
+  }
+  return values;
+}
+
+std::string parse_sequence_text(std::string_view text) {
+  static_cast<void>(config::parse_sequence(text));
+  return std::string(text);
+}
+
+void refuse_keys(const MapReader& map, std::initializer_list<const char*> keys, const char* why) {
+  for (const char* const key : keys) {
+    if (const Node* const node = map.find(key)) {
+      refuse(node->where(), fmt::format("{}: {}", key, why), "leave the key out");
+    }
+  }
+}
+
+Selection read_selection(const MapReader& map, const Quantity& quantity) {
+  if (!quantity.selects_bytes) {
+    refuse_keys(map, {"phases", "traffic", "components"}, "narrows sent_bytes only");
+  }
+  if (!quantity.selects_items) {
+    refuse_keys(map, {"items"}, "narrows peak_memory only");
+  }
+  return {list_of(map, "phases", word_in<Phase>(kPhaseNames)),
+          list_of(map, "traffic", word_in<Traffic>(kTrafficNames)),
+          list_of(map, "components", word_in<Component>(kComponentNames)),
+          list_of(map, "items", word_in<MemoryItem>(kMemoryItemNames))};
+}
+
+Expectation read_expectation(const MapReader& map, Dimension dimension) {
+  struct Form {
+    const char* key;
+    Bound bound;
+  };
+
+  constexpr Form kForms[] = {
+      {"expected", Bound::value}, {"at_least", Bound::at_least}, {"at_most", Bound::at_most}};
+  const Form* form = nullptr;
+  for (const Form& candidate : kForms) {
+    const Node* const node = map.find(candidate.key);
+    if (node == nullptr) {
+      continue;
+    }
+    if (form != nullptr) {
+      refuse(node->where(),
+             fmt::format("{}: '{}' is there already", candidate.key, form->key),
+             "keep one of them");
+    }
+    form = &candidate;
+  }
+  if (form == nullptr) {
+    refuse(map.where(),
+           "a case needs one of 'expected', 'at_least' and 'at_most'",
+           "write it as 'expected: 6.39 GiB'");
+  }
+  Expectation expected;
+  expected.bound = form->bound;
+  expected.value =
+      map.required(form->key, [&](std::string_view text) { return parse_amount(dimension, text); });
+  if (form->bound != Bound::value) {
+    refuse_keys(map, {"tolerance"}, "a bound has none");
+    return expected;
+  }
+  expected.tolerance = map.required("tolerance", [&](std::string_view text) {
+    if (text == "exact") {
+      return 0.0;
+    }
+    return text.ends_with('%') ? expected.value * parse_percentage(text)
+                               : parse_amount(dimension, text);
+  });
+  expected.tolerance_text = map.node("tolerance").text;
+  return expected;
+}
+
+/// The second plan of a case, under the key that says what is done with it.
+void read_other_plan(const MapReader& map, ValidationCase& one) {
+  struct Form {
+    const char* key;
+    Against against;
+  };
+
+  constexpr Form kForms[] = {{"relative_to", Against::ratio},
+                             {"minus", Against::difference},
+                             {"less_than", Against::saving}};
+  if (one.quantity->of_plan == nullptr) {
+    refuse_keys(map, {"relative_to", "minus", "less_than"}, "a crossover is 'between' two plans");
+    one.other_plan = map.required("between", parse_word);
+    return;
+  }
+  refuse_keys(map, {"between"}, "only a crossover is between two plans");
+  for (const Form& form : kForms) {
+    const auto plan = map.maybe(form.key, parse_word);
+    if (!plan) {
+      continue;
+    }
+    if (one.against != Against::nothing) {
+      refuse(map.node(form.key).where(),
+             fmt::format("{}: a second plan is there already", form.key),
+             "keep one of them");
+    }
+    one.against = form.against;
+    one.other_plan = *plan;
+  }
+}
+
+std::vector<std::string> read_sequences(const MapReader& map, const config::StudySpec& study) {
+  const Node* const written = map.find("sequence");
+  if (written == nullptr) {
+    return {to_text(study.workload.sequence.value)};
+  }
+  if (written->is_list()) {
+    return list_of(map, "sequence", parse_sequence_text);
+  }
+  return {map.required("sequence", parse_sequence_text)};
+}
+
+void check_plan(const MapReader& map, std::string_view key, const config::StudySpec& study) {
+  const Node* const node = map.find(key);
+  if (node == nullptr) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const config::PlanSpec& plan : study.plans) {
+    names.push_back(plan.name);
+  }
+  if (std::find(names.begin(), names.end(), node->text) == names.end()) {
+    refuse(node->where(),
+           fmt::format("{}: the study has no plan {}", key, in_quotes(node->text)),
+           hint_near(node->text, names));
+  }
+}
+
+ValidationCase read_case(const Node& node, const config::StudySpec& study) {
+  const MapReader map(
+      node, "cases", {"name",        "where",           "fact",       "printed",   "quantity",
+                      "phases",      "traffic",         "components", "items",     "plan",
+                      "relative_to", "minus",           "less_than",  "between",   "sequence",
+                      "expected",    "at_least",        "at_most",    "tolerance", "reason",
+                      "assumptions", "known_deviation", "role"});
+  ValidationCase one;
+  one.location = map.where();
+  one.name = map.required("name", parse_word);
+  one.where = map.required("where", parse_word);
+  one.fact = map.required("fact", parse_word);
+  one.printed = map.required("printed", parse_word);
+  one.quantity = map.required("quantity", parse_quantity);
+  one.selection = read_selection(map, *one.quantity);
+  one.plan = map.required("plan", parse_word);
+  read_other_plan(map, one);
+  for (const char* const key : {"plan", "relative_to", "minus", "less_than", "between"}) {
+    check_plan(map, key, study);
+  }
+  one.sequences = read_sequences(map, study);
+  one.expected = read_expectation(map, one.dimension());
+  one.reason = map.required("reason", parse_word);
+  one.assumptions = list_of(map, "assumptions", parse_word);
+  one.known_deviation = map.maybe("known_deviation", parse_word);
+  one.role = map.optional("role", config::word_of(kRoleWords), "judged");
+  return one;
+}
+
+Node read_study_node(const MapReader& map, const std::filesystem::path& path) {
+  const Node& written = map.node("study");
+  if (written.is_map()) {
+    return written;
+  }
+  const std::string file = map.required("study", parse_word);
+  return config::read_yaml_file((path.parent_path() / file).lexically_normal(), written.where());
+}
+
+}  // namespace
+
+CaseFile read_case_file(const std::filesystem::path& path,
+                        const config::Library& library,
+                        std::span<const std::string> bibliography) {
+  const Node root = config::read_yaml_file(path);
+  const MapReader map(root, "", {"version", "source", "study", "cases"});
+  static_cast<void>(map.required("version", config::parse_version));
+  CaseFile file;
+  file.name = path.stem().string();
+  file.source = map.required("source", [&](std::string_view text) {
+    if (std::find(bibliography.begin(), bibliography.end(), text) == bibliography.end()) {
+      throw BadText(in_quotes(text) + " is no key of docs/bibliography.md",
+                    hint_near(text, bibliography));
+    }
+    return std::string(text);
+  });
+  file.study = read_study_node(map, path);
+  const config::StudySpec study = config::read_study(file.study, library);
+  std::set<std::string> names;
+  for (const Node& item : map.items("cases")) {
+    file.cases.push_back(read_case(item, study));
+    if (!names.insert(file.cases.back().name).second) {
+      refuse(item.where(),
+             fmt::format("a second case is named {}", in_quotes(file.cases.back().name)),
+             "give each case of a file a name of its own");
+    }
+  }
+  if (file.cases.empty()) {
+    refuse(map.where(), "the file has no cases", "add a list under 'cases'");
+  }
+  return file;
+}
+
+config::StudySpec study_at(const CaseFile& file,
+                           const std::string& sequence,
+                           const config::Library& library) {
+  Node root = file.study;
+  Node* const workload = root.find("workload");
+  ensure(workload != nullptr, "study_at: a study without workload was read");
+  const config::Position position = workload->position;
+  workload->set("sequence", position, config::make_text(sequence, position));
+  return config::read_study(root, library);
+}
+
+std::vector<std::string> bibliography_keys(const std::string& markdown) {
+  constexpr std::string_view kItem = "\n- `";
+  std::vector<std::string> keys;
+  for (std::size_t at = markdown.find(kItem); at != std::string::npos;
+       at = markdown.find(kItem, at)) {
+    at += kItem.size();
+    keys.push_back(markdown.substr(at, markdown.find('`', at) - at));
+  }
+  return keys;
+}
+
+}  // namespace trireme::validation

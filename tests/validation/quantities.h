@@ -1,0 +1,59 @@
+// What a validation case may ask of a plan: one row per quantity.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "sim/config/study_spec.h"
+#include "sim/core/vocabulary.h"
+#include "sim/ledger/ledger.h"
+#include "sim/ledger/result.h"
+
+namespace trireme::validation {
+
+/// The unit in which a case writes what it expects.
+enum class Dimension : std::uint8_t { bytes, seconds, flops_per_second, tokens, number };
+
+/// Under which heading of the summary a quantity's errors are counted.
+enum class Topic : std::uint8_t { bytes_sent, peak_memory, operations, step_time };
+inline constexpr std::array<std::string_view, 4> kTopicNames = {
+    "bytes sent", "peak memory", "operations", "step time"};
+
+/// The part of a ledger that is summed; an empty list stands for all of it.
+struct Selection {
+  std::vector<Phase> phases;
+  std::vector<Traffic> traffic;
+  std::vector<Component> components;
+  std::vector<MemoryItem> items;
+};
+
+/// A legal plan's ledgers at one point.
+struct PlanLedgers {
+  ledger::PlanResult result;
+  std::vector<ledger::ByteEntry> bytes;  // of the rank that sends most
+  std::vector<ledger::TimeEntry> time;
+};
+
+/// Evaluates a plan and keeps the entries behind its totals. Those are empty for an illegal plan.
+[[nodiscard]] PlanLedgers read_ledgers(const config::StudySpec& study,
+                                       const config::PlanSpec& plan);
+
+struct Quantity {
+  std::string_view name;
+  std::string_view description;
+  Dimension dimension;
+  Topic topic;
+  /// In base units; empty when it is not known. Null for what compares two plans over a sweep.
+  std::optional<double> (*of_plan)(const PlanLedgers& plan, const Selection& selection);
+  bool selects_bytes;  // phase, traffic and component narrow it
+  bool selects_items;  // items of memory narrow it
+};
+
+/// All quantities, in the order in which documents list them.
+[[nodiscard]] std::span<const Quantity> quantity_table();
+
+}  // namespace trireme::validation
