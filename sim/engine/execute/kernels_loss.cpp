@@ -41,13 +41,11 @@ struct RowStatistics {
   double sum_exp = 0;  // of exp(logit - max)
   double target = kMinusInfinity;
 
-  /// Of two parts of a row together.
+  /// Of two parts of a row together, one of which has columns.
   void combine(const RowStatistics& other) {
     const double larger = std::max(max, other.max);
-    if (larger > kMinusInfinity) {
-      sum_exp = sum_exp * std::exp(max - larger) + other.sum_exp * std::exp(other.max - larger);
-      max = larger;
-    }
+    sum_exp = sum_exp * std::exp(max - larger) + other.sum_exp * std::exp(other.max - larger);
+    max = larger;
     target = std::max(target, other.target);
   }
 
@@ -136,8 +134,6 @@ void softmax_statistics(const KernelContext& /*context*/, Operands operands) {
       logit = std::exp(logit - max.values[at]);
       sum_exp.values[at] += logit;
     }
-    const auto padding = features_of(logits, token).subspan(columns.size());
-    std::fill(padding.begin(), padding.end(), 0.0);
   }
 }
 

@@ -504,6 +504,14 @@ TEST_CASE("rotary: halves are paired, positions count in the whole sequence", "[
   }
 }
 
+TEST_CASE("rotary: every sequence of a batch starts at the same position", "[execute]") {
+  std::vector<LocalTensor> operands = {whole({2, 2, 1, 2}, {1, 0, 1, 0, 1, 0, 1, 0})};
+  Bench().run(Function::rotary, operands);
+  const std::vector<double> turned = {1, 0, std::cos(1.0), std::sin(1.0)};
+  CHECK(std::vector<double>(operands[0].values.begin(), operands[0].values.begin() + 4) == turned);
+  CHECK(std::vector<double>(operands[0].values.begin() + 4, operands[0].values.end()) == turned);
+}
+
 TEST_CASE("rotary backward: against finite differences, for q and k at once", "[execute]") {
   const Bench bench;
   LocalTensor q = random({2, 3, 2, 2, 4}, 1);
@@ -598,6 +606,13 @@ TEST_CASE("embedding: shards of the table add up to the whole", "[execute]") {
       ids, dx, as(Access::update, whole({5, 2}, std::vector<double>(10, 100)))};
   bench.run(Function::embedding_backward, added);
   CHECK(added[2].values == std::vector<double>{103, 104, 100, 100, 105, 106, 100, 100, 108, 110});
+}
+
+TEST_CASE("embedding: padding of a table answers for no id", "[execute]") {
+  const LocalTensor table = padded_part(whole({5, 1}, {1, 2, 3, 4, 5}), 0, 3, 2, 3, 777);
+  std::vector<LocalTensor> operands = {whole({1, 3}, {4, 5, 2}), table, written({1, 3, 1})};
+  Bench().run(Function::embedding_forward, operands);
+  CHECK(operands[2].values == std::vector<double>{5, 0, 0});
 }
 
 TEST_CASE("embedding with positions: those of the whole sequence", "[execute]") {
