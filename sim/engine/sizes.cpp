@@ -136,7 +136,12 @@ Summary summarise_run(const Program& program, std::uint32_t run) {
   return summary;
 }
 
-Summary summarise(const Program& program, std::uint32_t first, std::uint32_t last) {
+/// Memory of nodes [first, last). `grows`, when given, learns of each repeat whether an iteration
+/// leaves more than it found: then the last one peaks, else the first.
+Summary summarise(const Program& program,
+                  std::uint32_t first,
+                  std::uint32_t last,
+                  std::vector<bool>* grows) {
   Summary whole;
   whole.spot = {0, first};
   for (std::uint32_t i = first; i < last;) {
@@ -146,7 +151,10 @@ Summary summarise(const Program& program, std::uint32_t first, std::uint32_t las
       ++i;
       continue;
     }
-    const Summary body = summarise(program, i + 1, node.end);
+    const Summary body = summarise(program, i + 1, node.end, grows);
+    if (grows != nullptr) {
+      (*grows)[i] = body.net > 0;
+    }
     Summary repeated;
     repeated.net = node.count * body.net;
     repeated.peak = body.peak + std::max<std::int64_t>(0, (node.count - 1) * body.net);
@@ -160,6 +168,10 @@ Summary summarise(const Program& program, std::uint32_t first, std::uint32_t las
   return whole;
 }
 
+Summary summarise(const Program& program, std::vector<bool>* grows = nullptr) {
+  return summarise(program, 0, static_cast<std::uint32_t>(program.nodes().size()), grows);
+}
+
 Bytes resident_bytes(const Program& program) {
   Bytes resident;
   for (const Tensor& tensor : program.tensors()) {
@@ -170,35 +182,29 @@ Bytes resident_bytes(const Program& program) {
   return resident;
 }
 
-/// Net change of one iteration of a repeat, which decides whether its first or last one peaks.
-std::int64_t net_of_body(const Program& program, std::uint32_t repeat) {
-  return summarise(program, repeat + 1, program.nodes()[repeat].end).net;
-}
-
-/// The repeats around the peak, outermost first, and how many of their iterations come before it.
+/// Where memory peaks: the repeats around it, outermost first, and how many of their iterations
+/// come before it.
 struct PeakPath {
   struct Step {
     std::uint32_t node;
     std::int64_t iterations_before;
   };
 
+  Spot spot;
   std::vector<Step> steps;
 };
 
-PeakPath path_to(const Program& program, std::uint32_t run) {
+PeakPath path_to_peak(const Program& program) {
+  std::vector<bool> grows(program.nodes().size());
   PeakPath path;
-  for (std::uint32_t i = 0; i < run; ++i) {
+  path.spot = summarise(program, &grows).spot;
+  for (std::uint32_t i = 0; i < path.spot.run; ++i) {
     const Node& node = program.nodes()[i];
-    if (node.kind == Node::Kind::repeat && node.end > run) {
-      const bool grows = net_of_body(program, i) > 0;
-      path.steps.push_back({i, grows ? node.count - 1 : 0});
+    if (node.kind == Node::Kind::repeat && node.end > path.spot.run) {
+      path.steps.push_back({i, grows[i] ? node.count - 1 : 0});
     }
   }
   return path;
-}
-
-Spot peak_spot(const Program& program) {
-  return summarise(program, 0, static_cast<std::uint32_t>(program.nodes().size())).spot;
 }
 
 /// Live instances of every tensor, counted in program order up to an instant.
@@ -208,8 +214,8 @@ class LiveInstances {
       : program_(program), live_(program.tensors().size(), 0) {}
 
   /// Counts the births before the peak operation and the deaths before it.
-  void count_up_to(const Spot& spot, const PeakPath& path) {
-    count(0, static_cast<std::uint32_t>(program_.nodes().size()), 1, spot, path, 0);
+  void count_up_to(const PeakPath& path) {
+    count(0, static_cast<std::uint32_t>(program_.nodes().size()), 1, path, 0);
   }
 
   [[nodiscard]] std::int64_t operator[](TensorId id) const { return live_[id]; }
@@ -219,23 +225,22 @@ class LiveInstances {
   bool count(std::uint32_t first,
              std::uint32_t last,
              std::int64_t times,
-             const Spot& spot,
              const PeakPath& path,
              std::size_t depth) {
     for (std::uint32_t i = first; i < last;) {
       const Node& node = program_.nodes()[i];
       if (node.kind == Node::Kind::run) {
-        if (count_run(i, times, spot, depth == path.steps.size())) {
+        if (count_run(i, times, path.spot, depth == path.steps.size())) {
           return true;
         }
         ++i;
         continue;
       }
       if (depth < path.steps.size() && path.steps[depth].node == i) {
-        count(i + 1, node.end, path.steps[depth].iterations_before, spot, path, kNever);
-        return count(i + 1, node.end, 1, spot, path, depth + 1);
+        count(i + 1, node.end, path.steps[depth].iterations_before, path, kNever);
+        return count(i + 1, node.end, 1, path, depth + 1);
       }
-      count(i + 1, node.end, times * node.count, spot, path, kNever);
+      count(i + 1, node.end, times * node.count, path, kNever);
       for (const program::RepeatDeath& death : program_.deaths(node)) {
         live_[death.tensor] -= times * death.instances;
       }
@@ -267,11 +272,11 @@ class LiveInstances {
   std::vector<std::int64_t> live_;
 };
 
-std::string instant_name(const Program& program, const Spot& spot, const PeakPath& path) {
+std::string instant_name(const Program& program, const PeakPath& path) {
   if (program.ops().empty()) {
     return "no operation";
   }
-  const Op& op = program.op(spot.op);
+  const Op& op = program.op(path.spot.op);
   std::string text(name(op.phase));
   for (const auto& step : path.steps) {
     const Node& node = program.nodes()[step.node];
@@ -358,7 +363,7 @@ std::vector<ByteEntry> byte_entries(const Program& program,
 }
 
 MemoryPeak read_peak(const Program& program) {
-  const Summary summary = summarise(program, 0, static_cast<std::uint32_t>(program.nodes().size()));
+  const Summary summary = summarise(program);
   MemoryPeak peak;
   peak.resident = resident_bytes(program);
   peak.allocated = peak.resident + Bytes(summary.peak);
@@ -367,16 +372,16 @@ MemoryPeak read_peak(const Program& program) {
 }
 
 Bytes read_net_memory(const Program& program) {
-  return Bytes(summarise(program, 0, static_cast<std::uint32_t>(program.nodes().size())).net);
+  return Bytes(summarise(program).net);
 }
 
 namespace {
 
 /// Calls `visit(tensor, instances)` for every tensor that is alive at the peak, as declared.
 template <class Visit>
-void for_each_alive(const Program& program, const Spot& spot, const PeakPath& path, Visit visit) {
+void for_each_alive(const Program& program, const PeakPath& path, Visit visit) {
   LiveInstances live(program);
-  live.count_up_to(spot, path);
+  live.count_up_to(path);
   for (std::size_t i = 0; i < program.tensors().size(); ++i) {
     const auto id = static_cast<TensorId>(i);
     const Tensor& tensor = program.tensor(id);
@@ -393,20 +398,18 @@ void for_each_alive(const Program& program, const Spot& spot, const PeakPath& pa
 }  // namespace
 
 std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
-  const Spot spot = peak_spot(program);
   std::vector<ledger::MemoryEntry> entries;
-  for_each_alive(
-      program, spot, path_to(program, spot.run), [&](const Tensor& tensor, std::int64_t instances) {
-        ledger::MemoryEntry entry;
-        entry.item = program::memory_item(tensor);
-        entry.tensor = program::display_name(tensor);
-        entry.shape_symbols = program::shape_in_symbols(program.mesh(), tensor);
-        entry.shape_numbers = program::shape_in_numbers(program.mesh(), tensor);
-        entry.type = tensor.type;
-        entry.instances = instances;
-        entry.bytes = instances * tensor.local_bytes();
-        entries.push_back(std::move(entry));
-      });
+  for_each_alive(program, path_to_peak(program), [&](const Tensor& tensor, std::int64_t instances) {
+    ledger::MemoryEntry entry;
+    entry.item = program::memory_item(tensor);
+    entry.tensor = program::display_name(tensor);
+    entry.shape_symbols = program::shape_in_symbols(program.mesh(), tensor);
+    entry.shape_numbers = program::shape_in_numbers(program.mesh(), tensor);
+    entry.type = tensor.type;
+    entry.instances = instances;
+    entry.bytes = instances * tensor.local_bytes();
+    entries.push_back(std::move(entry));
+  });
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return a.bytes > b.bytes;
   });
@@ -415,10 +418,9 @@ std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
 
 ledger::MemoryLedger read_memory(const Program& program) {
   ledger::MemoryLedger memory;
-  const Spot spot = peak_spot(program);
-  const PeakPath path = path_to(program, spot.run);
-  memory.instant = instant_name(program, spot, path);
-  for_each_alive(program, spot, path, [&](const Tensor& tensor, std::int64_t instances) {
+  const PeakPath path = path_to_peak(program);
+  memory.instant = instant_name(program, path);
+  for_each_alive(program, path, [&](const Tensor& tensor, std::int64_t instances) {
     const Bytes bytes = instances * tensor.local_bytes();
     memory.by_item[ledger::index(program::memory_item(tensor))] += bytes;
     memory.allocated += bytes;
