@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -124,58 +125,87 @@ std::optional<Seconds> collective_op_time(const Program& program,
 class SegmentClock {
  public:
   explicit SegmentClock(const Program& program)
-      : program_(program), written_(program.tensors().size()), read_(program.tensors().size()) {}
+      : program_(program), accesses_(program.tensors().size()) {}
 
-  void start() {
+  void start(std::span<const Op> ops) {
     stream_.fill(Seconds(0));
     compute_busy_ = Seconds(0);
-    std::fill(written_.begin(), written_.end(), Seconds(0));
-    std::fill(read_.begin(), read_.end(), Seconds(0));
+    length_ = Seconds(0);
+    ++segment_;
+    overlaps_ = std::any_of(ops.begin(), ops.end(), [](const Op& op) { return !op.blocking; });
   }
 
-  /// Waits for what it reads to be written, and for what it writes to be read by others.
   void run(const Op& op, Seconds duration) {
     Seconds begin = stream_[op.stream];
     if (op.blocking) {
       begin = std::max(begin, stream_[program::kComputeStream]);
     }
-    const auto operands = program_.operands(op);
-    for (const program::Operand& operand : operands) {
-      begin = std::max(begin, written_[root(operand)]);
-      if (operand.access != Access::read) {
-        begin = std::max(begin, read_[root(operand)]);
-      }
+    if (overlaps_) {  // else every operation waits for all before it
+      begin = std::max(begin, operands_ready(op));
     }
     const Seconds end = begin + duration;
     stream_[op.stream] = end;
+    length_ = std::max(length_, end);
     if (op.blocking) {
       stream_[program::kComputeStream] = end;
     }
     if (op.stream == program::kComputeStream) {
       compute_busy_ += duration;
     }
-    for (const program::Operand& operand : operands) {
-      Seconds& until =
-          operand.access == Access::read ? read_[root(operand)] : written_[root(operand)];
-      until = std::max(until, end);
+    if (overlaps_) {
+      use_operands_until(op, end);
     }
   }
 
-  [[nodiscard]] Seconds length() const { return *std::max_element(stream_.begin(), stream_.end()); }
+  [[nodiscard]] Seconds length() const { return length_; }
 
   /// Time in which the compute stream stands still.
   [[nodiscard]] Seconds exposed() const { return length() - compute_busy_; }
 
  private:
-  [[nodiscard]] program::TensorId root(const program::Operand& operand) const {
-    return program_.tensor(operand.ref.tensor).root;
+  /// When a tensor's memory was last written and last read, in one segment.
+  struct Accesses {
+    std::uint32_t segment = 0;
+    Seconds written;
+    Seconds read;
+  };
+
+  /// When what it reads is written, and what it writes is not read any more.
+  Seconds operands_ready(const Op& op) {
+    Seconds ready;
+    for (const program::Operand& operand : program_.operands(op)) {
+      const Accesses& before = accesses(operand);
+      ready = std::max(ready, before.written);
+      if (operand.access != Access::read) {
+        ready = std::max(ready, before.read);
+      }
+    }
+    return ready;
+  }
+
+  void use_operands_until(const Op& op, Seconds end) {
+    for (const program::Operand& operand : program_.operands(op)) {
+      Accesses& now = accesses(operand);
+      Seconds& until = operand.access == Access::read ? now.read : now.written;
+      until = std::max(until, end);
+    }
+  }
+
+  Accesses& accesses(const program::Operand& operand) {
+    Accesses& known = accesses_[program_.tensor(operand.ref.tensor).root];
+    if (known.segment != segment_) {
+      known = {segment_, Seconds(0), Seconds(0)};
+    }
+    return known;
   }
 
   const Program& program_;
+  std::uint32_t segment_ = 0;
+  bool overlaps_ = false;  // in this segment, operations may run beside each other
   std::array<Seconds, program::kStreams + 1> stream_{};
   Seconds compute_busy_;
-  std::vector<Seconds> written_;  // when each tensor's memory was last written, and last read
-  std::vector<Seconds> read_;
+  Seconds length_;
+  std::vector<Accesses> accesses_;
 };
 
 void book(ledger::TimeLedger& ledger, const Op& op, Seconds total) {
@@ -249,7 +279,7 @@ std::optional<ledger::TimeLedger> read_time(const Program& program, const Machin
   program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
     const Segment& segment = program.segments()[node.segment];
     const auto times = static_cast<double>(count);
-    clock.start();
+    clock.start(program.ops().subspan(segment.first_op, segment.ops));
     for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
       const Op& op = program.op(id);
       if (program::info(op.function).family == Family::bookkeeping) {
