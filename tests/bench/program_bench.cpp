@@ -1,0 +1,94 @@
+// How fast a step program is built and read: one core, Llama-3.1-8B under the plans of the study,
+// with as many layers as the argument says. Neither may depend on them.
+#include <memory>
+#include <string>
+
+#include <benchmark/benchmark.h>
+
+#include "sim/config/study_file.h"
+#include "sim/engine/analytic.h"
+#include "sim/engine/sizes.h"
+#include "sim/plan/lower.h"
+#include "sim/plan/plan.h"
+#include "sim/study/evaluate.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kStudy = R"(version: 1
+model: llama-3.1-8b
+cluster: {use: h100-8x-nvlink, nodes: 1, profile: h100-sxm-public}
+workload: {sequence: 128K, micro_batch: 1, global_batch: 2}
+defaults: {recompute: full, loss: {implementation: fused}}
+plans:
+  - {name: megatron, tensor_parallel: {degree: 8, sequence: true}}
+  - {name: ulysses, ulysses: 8, zero: {stage: 3}}
+  - {name: hybrid, ulysses: 8, mlp: {tensor_parallel: 8}, zero: {stage: 3, only: attention}}
+)";
+
+const config::StudySpec& study() {
+  static const config::StudySpec kSpec = [] {
+    const auto source = std::make_shared<const config::SourceText>("program_bench", kStudy);
+    return config::StudyFile::parse(source, {}).base();
+  }();
+  return kSpec;
+}
+
+/// The plan at place `range(0)` of the study, with `range(1)` layers.
+plan::Plan plan_of(benchmark::State& state) {
+  const config::PlanSpec& spec = study().plans.at(static_cast<std::size_t>(state.range(0)));
+  plan::Plan plan = plan::resolve(study(), spec).plan;
+  plan.model.layers = state.range(1);
+  state.SetLabel(spec.name);
+  return plan;
+}
+
+void build(benchmark::State& state) {
+  const plan::Plan plan = plan_of(state);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(plan::lower(plan));
+  }
+  const program::Program program = plan::lower(plan);
+  state.counters["operations"] = static_cast<double>(program.ops().size());
+  state.counters["tensors"] = static_cast<double>(program.tensors().size());
+}
+
+template <class Read>
+void read(benchmark::State& state, Read reader) {
+  const program::Program program = plan::lower(plan_of(state));
+  const engine::Machine machine = study::machine_of(study().cluster);
+  for (auto _ : state) {
+    reader(program, machine);
+  }
+}
+
+void bytes_of(const program::Program& program, const engine::Machine& machine) {
+  benchmark::DoNotOptimize(engine::read_bytes(program, machine.gpus_per_node));
+}
+
+void memory_of(const program::Program& program, const engine::Machine&) {
+  benchmark::DoNotOptimize(engine::read_memory(program));
+}
+
+void time_of(const program::Program& program, const engine::Machine& machine) {
+  benchmark::DoNotOptimize(engine::read_time(program, machine));
+}
+
+void all_of(const program::Program& program, const engine::Machine& machine) {
+  bytes_of(program, machine);
+  memory_of(program, machine);
+  time_of(program, machine);
+}
+
+void plans_and_layers(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"plan", "layers"})->ArgsProduct({{0, 1, 2}, {32, 126}});
+}
+
+BENCHMARK(build)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(read, bytes, bytes_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(read, memory, memory_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(read, time, time_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(read, all, all_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace trireme
