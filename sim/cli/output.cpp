@@ -79,7 +79,7 @@ void echo_defaults(std::span<const std::string> defaults, std::span<const std::s
     const std::string piece = ' ' + lines[i] + (i + 1 < lines.size() ? ";" : "");
     if (line.size() + piece.size() > kColumns) {
       fmt::print(stderr, "{}\n", line);
-      line = " ";
+      line.assign(1, ' ');
     }
     line += piece;
   }

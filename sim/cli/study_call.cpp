@@ -1,17 +1,40 @@
 #include "sim/cli/study_call.h"
 
+#include <filesystem>
+#include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "sim/cli/output.h"
+#include "sim/config/embedded_files.h"
 #include "sim/report/study_tables.h"
 
 namespace trireme::cli {
 
+namespace {
+
+/// The file, or the built-in study of that path where there is no such file.
+config::StudyFile read_file_or_built_in(const Invocation& call) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(call.argument, ignored)) {
+    for (const config::EmbeddedFile& file : config::embedded_files()) {
+      if (file.path == call.argument) {
+        return config::StudyFile::parse(
+            std::make_shared<const config::SourceText>(call.argument, std::string(file.text)),
+            call.data);
+      }
+    }
+  }
+  return config::StudyFile::read(call.argument, call.data);
+}
+
+}  // namespace
+
 config::StudyFile read_study_of(const Invocation& call) {
-  config::StudyFile file = config::StudyFile::read(call.argument, call.data);
+  config::StudyFile file = read_file_or_built_in(call);
   std::vector<std::string> plans;
   for (const config::PlanSpec& plan : file.base().plans) {
     plans.push_back(plan.name);

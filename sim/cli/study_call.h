@@ -8,7 +8,8 @@
 
 namespace trireme::cli {
 
-/// Reads the study that the call names and echoes the defaults that it used.
+/// Reads the study that the call names, a file or else a built-in study such as
+/// reports/ulysses-vs-megatron/study.yaml, and echoes the defaults that it used.
 [[nodiscard]] config::StudyFile read_study_of(const Invocation& call);
 
 /// Notes on stderr: requirements that fail, why rows do not run, what results leave out.

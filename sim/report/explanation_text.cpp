@@ -161,14 +161,14 @@ std::string to_terminal(const Explanation& explanation, bool color) {
     return text;
   }
   constexpr std::array<std::pair<TermQuantity, std::string_view>, 4> kSections = {
-      {{TermQuantity::sent_bytes, "Bytes that the rank sends in a step"},
+      {{TermQuantity::sent_bytes, "Bytes that the rank sends in a step, over all executions"},
        {TermQuantity::tensor_bytes, "Bytes of one instance of each tensor on a rank"},
-       {TermQuantity::flops, "Operations that the rank executes in a step"},
-       {TermQuantity::seconds, "Device seconds of the rank in a step"}}};
+       {TermQuantity::flops, "Operations that the rank executes in a step, over all executions"},
+       {TermQuantity::seconds, "Device seconds of the rank in a step, over all executions"}}};
   for (const auto& [quantity, title] : kSections) {
     const Table table = terms_table(explanation, quantity);
     if (!table.rows.empty()) {
-      text += fmt::format("\n{} (over all executions)\n\n{}", title, to_terminal(table, color));
+      text += fmt::format("\n{}\n\n{}", title, to_terminal(table, color));
     }
   }
   text += fmt::format("\nMemory at the worst instant: {}\n\n{}",

@@ -27,6 +27,7 @@ std::string for_people(const Cell& cell) {
                                [](double value) { return nine_digit_text(value); },
                                [](bool value) { return std::string(value ? "yes" : "no"); },
                                [](Elements count) { return human(count); },
+                               [](Bytes amount) { return human(amount); },
                                [](auto amount) { return to_text(amount); }},
                     cell);
 }

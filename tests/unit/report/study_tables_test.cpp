@@ -1,0 +1,102 @@
+#include "sim/report/study_tables.h"
+
+#include "tests/catch.h"
+
+namespace trireme::report {
+namespace {
+
+constexpr std::int64_t kGiB = 1LL << 30;
+
+ledger::PlanResult row(const std::string& plan, std::int64_t tokens, double seconds, double waits) {
+  ledger::PlanResult result;
+  result.plan = plan;
+  result.point = {{"workload.sequence", std::to_string(tokens / 1024) + "K", tokens}};
+  result.verdict = ledger::Verdict::fits;
+  result.capacity = Bytes(80 * kGiB);
+  ledger::PlanNumbers& numbers = result.numbers.emplace();
+  numbers.bytes.book({}, Bytes(2 * kGiB), Bytes(0), Bytes(2 * kGiB));
+  numbers.memory.allocated = Bytes(10 * kGiB);
+  ledger::StepResult& step = numbers.step.emplace();
+  step.time.step = Seconds(seconds);
+  step.time.exposed_communication = Seconds(waits);
+  step.tokens_per_second_per_gpu = 1234.4;
+  step.mfu = 0.5;
+  return result;
+}
+
+ledger::PlanResult illegal(const std::string& plan, std::int64_t tokens) {
+  ledger::PlanResult result = row(plan, tokens, 1, 0);
+  result.verdict = ledger::Verdict::illegal;
+  result.reasons = {"heads: 5 ranks for 32 heads"};
+  result.numbers.reset();
+  return result;
+}
+
+TEST_CASE("columns are the keys that vary and the links in use", "[unit]") {
+  CHECK(to_terminal(results_table({row("a", 1024, 1, 0), illegal("b", 1024)}), false) ==
+        "plan  verdict  peak GiB  of GiB  sent GiB  NVLink GiB  step  tokens/s/GPU     MFU  bound "
+        "by\n"
+        "----  -------  --------  ------  --------  ----------  ----  ------------  ------  "
+        "---------\n"
+        "a     fits        10.00   80.00      2.00        2.00   1 s         1,234  50.0 %  "
+        "attention\n"
+        "b     illegal         -   80.00         -           -     -             -       -  -\n");
+  const Table two = results_table({row("a", 1024, 1, 0), row("a", 2048, 2, 0)});
+  CHECK(two.columns.front().title == "workload.sequence");
+  CHECK(two.rows[1].front() == "2K");
+}
+
+TEST_CASE("why the others lose follows from their ledgers", "[unit]") {
+  ledger::PlanResult large = row("c", 1024, 0.5, 0);
+  large.verdict = ledger::Verdict::does_not_fit;
+  large.numbers->memory.allocated = Bytes(100 * kGiB);
+  CHECK(
+      why_the_others_lose(
+          {row("a", 1024, 3, 2.5), row("b", 1024, 1, 0.5), large, illegal("d", 1024)}) ==
+      "b is the fastest that fits: a waits 2 s longer for communication (it sends 2 GiB per rank, "
+      "b sends 2 GiB); c does not fit (100 GiB of 80 GiB); d is illegal.");
+  ledger::PlanResult slow_attention = row("e", 1024, 2, 0);
+  slow_attention.numbers->step->time.attention = Seconds(1.5);
+  CHECK(why_the_others_lose({slow_attention, row("b", 1024, 1, 0)}) ==
+        "b is the fastest that fits: e computes attention for 1.5 s more.");
+  CHECK(why_the_others_lose({illegal("d", 1024), illegal("e", 1024)}).empty());
+  CHECK(why_the_others_lose({row("a", 1024, 1, 0)}).empty());
+}
+
+TEST_CASE("crossovers and walls are sentences", "[unit]") {
+  ledger::StudyResult result;
+  result.crossovers = {{"a", "b", "workload.sequence", 62464}};
+  ledger::MemoryWall wall;
+  wall.plan = "a";
+  wall.key = "workload.sequence";
+  wall.first_that_does_not = {"workload.sequence", "2M", std::int64_t{2097152}};
+  result.walls = {wall};
+  wall.last_that_fits = {"workload.sequence", "1M", std::int64_t{1048576}};
+  result.walls.push_back(wall);
+  const std::vector<std::string> sentences = trend_sentences(result);
+  REQUIRE(sentences.size() == 3);
+  CHECK(sentences[0] == "parity of a and b at workload.sequence 61K: a is faster below, b above");
+  CHECK(sentences[1] == "memory wall of a: not even workload.sequence 2M fits");
+  CHECK(sentences[2] == "memory wall of a: workload.sequence 1M fits, 2M does not");
+}
+
+TEST_CASE("a reason that several points share is said once", "[unit]") {
+  const std::vector<std::string> lines =
+      remarks({row("a", 1024, 1, 0), illegal("b", 1024), row("a", 2048, 1, 0), illegal("b", 2048)});
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] ==
+        "b (workload.sequence 1K and 1 more points), illegal: heads: 5 ranks for 32 heads");
+}
+
+TEST_CASE("the report names the winner of each point and how far ahead it is", "[unit]") {
+  ledger::StudyResult result;
+  result.name = "s";
+  result.rows = {
+      row("a", 1024, 1, 0), row("b", 1024, 1.25, 0.25), row("a", 2048, 3, 1), row("b", 2048, 2, 0)};
+  const std::string text = to_markdown(result, "table.csv");
+  CHECK(text.find("| 1K | a | 1 s | b | 1.25 s | 25.0 % |") != std::string::npos);
+  CHECK(text.find("| 2K | b | 2 s | a | 3 s | 50.0 % |") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::report

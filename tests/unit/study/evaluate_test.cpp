@@ -1,0 +1,120 @@
+#include "sim/study/evaluate.h"
+
+#include <algorithm>
+
+#include "tests/catch.h"
+#include "tests/support/study_text.h"
+
+namespace trireme::study {
+namespace {
+
+/// One layer of the reference model, S tokens, on 8 H100.
+std::string one_layer(const std::string& sequence, const std::string& plans) {
+  return "version: 1\n"
+         "model: {use: ulysses-study-8-layer, layers: 1}\n"
+         "cluster: h100-8x-nvlink\n"
+         "workload: {sequence: " +
+         sequence + "}\nplans:\n" + plans;
+}
+
+TEST_CASE("a legal plan has every number", "[unit]") {
+  const config::StudyFile file =
+      test::study_of(one_layer("8K", "  - {name: m, tensor_parallel: {degree: 8}}\n"));
+  const auto rows = evaluate(file.base());
+  REQUIRE(rows.size() == 1);
+  const ledger::PlanResult& row = rows.front();
+  CHECK(row.plan == "m");
+  CHECK(row.verdict == ledger::Verdict::fits);
+  CHECK(row.capacity == file.base().cluster.gpu.memory_visible);
+  REQUIRE(row.numbers.has_value());
+  // N = 8192 x 6144 x 2 bytes = 96 MiB; 5 N 7/8 for attention and again for the MLP: 840 MiB.
+  const auto& sent = row.numbers->bytes.sent_by_traffic[ledger::index(Traffic::activations)];
+  CHECK(sent[ledger::index(Component::attention)] == Bytes(420 * 1048576LL));
+  CHECK(sent[ledger::index(Component::mlp)] == Bytes(420 * 1048576LL));
+  REQUIRE(row.numbers->step.has_value());
+  const ledger::StepResult& step = *row.numbers->step;
+  // 8192 tokens on 8 GPUs: 1024 tokens a GPU and step.
+  CHECK(step.tokens_per_second_per_gpu * step.time.step.value() == Approx(1024));
+  CHECK(step.mfu < step.mfu_full_attention);
+  CHECK(step.mfu < step.hfu);
+  CHECK(step.hfu < 1);
+}
+
+TEST_CASE("an illegal plan is a row with reasons and without numbers", "[unit]") {
+  const config::StudyFile file = test::study_of(
+      one_layer("8K", "  - {name: u, ulysses: 5}\n  - {name: m, use: megatron-sp}\n"));
+  const auto rows = evaluate(file.base());
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].verdict == ledger::Verdict::illegal);
+  CHECK_FALSE(rows[0].reasons.empty());
+  CHECK_FALSE(rows[0].numbers.has_value());
+  CHECK(rows[1].verdict == ledger::Verdict::fits);
+}
+
+TEST_CASE("a plan that does not fit says how much it needs", "[unit]") {
+  const config::StudyFile file =
+      test::study_of(one_layer("8M", "  - {name: m, use: megatron-sp}\n"));
+  const auto rows = evaluate(file.base());
+  CHECK(rows.front().verdict == ledger::Verdict::does_not_fit);
+  REQUIRE(rows.front().numbers.has_value());
+  CHECK(rows.front().numbers->memory.allocated > rows.front().capacity);
+  REQUIRE_FALSE(rows.front().reasons.empty());
+  CHECK(rows.front().reasons.front().find("of 79.20 GiB") != std::string::npos);
+}
+
+TEST_CASE("a step time that the profile does not know is absent with the reason", "[unit]") {
+  // The public profile knows no backward of flash2 at head dimension 256.
+  const config::StudyFile file = test::study_of(
+      "version: 1\n"
+      "model: {use: ulysses-study-8-layer, layers: 1, attention: {heads: 24, kv_heads: 24, "
+      "head_dim: 256}}\n"
+      "cluster: h100-8x-nvlink\nworkload: {sequence: 8K}\n"
+      "plans:\n  - {name: m, use: megatron-sp}\n");
+  const auto rows = evaluate(file.base());
+  REQUIRE(rows.front().numbers.has_value());
+  CHECK_FALSE(rows.front().numbers->step.has_value());
+  CHECK(rows.front().reasons.back().find("attention_backward") != std::string::npos);
+}
+
+TEST_CASE("a named framework is told that memory is generic", "[unit]") {
+  const config::StudyFile file =
+      test::study_of(one_layer("8K", "  - {name: m, use: megatron-sp, framework: megatron}\n"));
+  const auto rows = evaluate(file.base());
+  CHECK(std::any_of(rows.front().reasons.begin(), rows.front().reasons.end(), [](const auto& r) {
+    return r.find("framework megatron") != std::string::npos;
+  }));
+}
+
+TEST_CASE("a sweep has a row per point and plan, and goes on after an illegal one", "[unit]") {
+  const std::string text =
+      one_layer("8K", "  - {name: m, use: megatron-sp}\n  - {name: u, use: ulysses}\n") +
+      "sweep: {workload.sequence: [8K, 8193, 16K]}\n";
+  const config::StudyFile file = test::study_of(text);
+  std::size_t called = 0;
+  const ledger::StudyResult result = sweep(file, "", [&](std::size_t done, std::size_t all) {
+    CHECK(done == ++called);
+    CHECK(all == 3);
+  });
+  CHECK(called == 3);
+  REQUIRE(result.rows.size() == 6);
+  CHECK(result.rows[0].verdict == ledger::Verdict::fits);
+  CHECK(result.rows[2].verdict == ledger::Verdict::illegal);  // 8193 tokens over 8 ranks
+  CHECK(result.rows[4].verdict == ledger::Verdict::fits);
+  CHECK(result.rows[5].plan == "u");
+  CHECK(sweep(file, "u", [](std::size_t, std::size_t) {}).rows.size() == 3);
+}
+
+TEST_CASE("a plan that the study has not is refused with the nearest", "[unit]") {
+  const config::StudyFile file =
+      test::study_of(one_layer("8K", "  - {name: hybrid, use: hybrid}\n"));
+  try {
+    static_cast<void>(find_plan(file.base(), "hybrd"));
+    FAIL("the plan was found");
+  } catch (const Error& error) {
+    CHECK(error.exit_code() == ExitCode::command_line);
+    CHECK(error.hint() == "did you mean 'hybrid'?");
+  }
+}
+
+}  // namespace
+}  // namespace trireme::study
