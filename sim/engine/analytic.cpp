@@ -12,6 +12,7 @@
 #include "sim/cost/pointwise.h"
 #include "sim/engine/collective_payload.h"
 #include "sim/engine/placement.h"
+#include "sim/engine/time_booking.h"
 #include "sim/engine/work.h"
 
 namespace trireme::engine {
@@ -208,30 +209,6 @@ class SegmentClock {
   std::vector<Accesses> accesses_;
 };
 
-void book(ledger::TimeLedger& ledger, const Op& op, Seconds total) {
-  ledger.busy_by_component[ledger::index(op.component)] += total;
-  switch (program::info(op.function).family) {
-    case Family::gemm:
-      ledger.gemm += total;
-      return;
-    case Family::attention:
-      ledger.attention += total;
-      return;
-    case Family::pointwise:
-    case Family::optimizer:
-      ledger.memory_bound += total;
-      return;
-    case Family::host_copy:
-      ledger.host_copy += total;
-      return;
-    case Family::collective:
-      ledger.busy_by_collective[ledger::index(op.collective)] += total;
-      return;
-    case Family::bookkeeping:
-      return;
-  }
-}
-
 Flops executed_flops(const Program& program, const Op& op) {
   switch (program::info(op.function).family) {
     case Family::gemm: {
@@ -288,7 +265,7 @@ std::optional<ledger::TimeLedger> read_time(const Program& program, const Machin
       const std::optional<Seconds> duration = op_time(program, op, machine);
       known = known && duration.has_value();
       clock.run(op, duration.value_or(Seconds(0)));
-      book(ledger, op, times * duration.value_or(Seconds(0)));
+      book_time(ledger, op, times * duration.value_or(Seconds(0)));
     }
     ledger.step += times * clock.length();
     ledger.exposed_communication += times * clock.exposed();

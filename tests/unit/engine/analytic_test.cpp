@@ -3,7 +3,7 @@
 #include <string>
 
 #include "tests/catch.h"
-#include "tests/unit/engine/small_program.h"
+#include "tests/unit/engine/timed_program.h"
 
 namespace trireme::engine {
 namespace {
@@ -23,31 +23,6 @@ using program::TensorSpec;
 using program::update;
 using program::write;
 
-constexpr program::AxisMask kGroup = program::axis_bit(0);
-constexpr double kBytesPerSecond = 1e9;
-
-/// Every kernel is bound by its bytes at 1 GB/s, every collective by what a rank receives.
-Machine machine() {
-  const BytesPerSecond rate(kBytesPerSecond);
-  const BytesPerSecond instant(1e300);
-  Machine result;
-  result.gpus_per_node = 8;
-  result.nic_rate = rate;
-  result.costs.streaming_multiprocessors = 1;
-  result.costs.gemm.rate = FlopsPerSecond(kBytesPerSecond);
-  result.costs.gemm.bandwidth = instant;
-  result.costs.pointwise.memory_peak = rate;
-  result.costs.pointwise.efficiency.fill(1.0);
-  for (cost::NodeCollectiveCosts* costs : {&result.costs.collectives.all_to_all,
-                                           &result.costs.collectives.all_gather,
-                                           &result.costs.collectives.reduce_scatter,
-                                           &result.costs.collectives.all_reduce}) {
-    costs->link_rate = rate;
-    costs->local_rate = instant;
-  }
-  return result;
-}
-
 /// Nanoseconds of the step, each of them one byte.
 double step(const Program& program) {
   const auto time = read_time(program, machine());
@@ -58,42 +33,6 @@ double step(const Program& program) {
 double exposed(const Program& program) {
   return read_time(program, machine())->exposed_communication.value() * kBytesPerSecond;
 }
-
-/// Two ranks. `kernel(n)` takes n bytes' time on the compute stream; a gather receives 50 bytes.
-class Draft {
- public:
-  Draft() : builder(small_program({{"group", 2}}, 2, 4)) {}
-
-  /// Emits a kernel that moves `bytes` and reads `input` (of no bytes' account) when given.
-  void kernel(std::int64_t bytes) {
-    TensorSpec spec = resident("data", {{bytes, "n"}});
-    spec.type = ElementType::fp8;
-    builder.emit(Function::zero, "kernel", {write(builder.declare(spec))});
-  }
-
-  struct Gather {
-    Op* op;
-    Ref from;
-    Ref to;
-  };
-
-  Gather gather() {
-    TensorSpec spec = resident("whole", {{1, "B"}, {100, "S"}});
-    spec.type = ElementType::fp8;
-    const TensorId to = builder.declare(spec);
-    spec.name = "shard";
-    spec.layout = Layout().with(kGroup, Placement::shard(1));
-    const TensorId from = builder.declare(spec);
-    const std::array in{read(from)};
-    const std::array out{write(to)};
-    Op& op = builder.emit_collective(CollectiveKind::all_gather, "gather", kGroup, in, out);
-    return {&op, from, to};
-  }
-
-  Program close() { return std::move(builder).close(); }
-
-  Builder builder;
-};
 
 TEST_CASE("time: kernels and blocking collectives add up", "[engine]") {
   Draft draft;

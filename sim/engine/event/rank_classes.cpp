@@ -1,0 +1,105 @@
+#include "sim/engine/event/rank_classes.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace trireme::engine {
+
+using program::AxisMask;
+using program::Mesh;
+
+namespace {
+
+std::vector<AxisMask> groups_of(const program::Program& program) {
+  std::vector<AxisMask> groups;
+  for (const program::Op& op : program.ops()) {
+    if (op.function == program::Function::collective &&
+        std::find(groups.begin(), groups.end(), op.group) == groups.end()) {
+      groups.push_back(op.group);
+    }
+  }
+  return groups;
+}
+
+/// Numbers keys in the order in which they come.
+template <class Key>
+class Numbering {
+ public:
+  std::uint32_t operator()(Key key) {
+    return numbers_.try_emplace(std::move(key), static_cast<std::uint32_t>(numbers_.size()))
+        .first->second;
+  }
+
+  [[nodiscard]] std::size_t size() const { return numbers_.size(); }
+
+ private:
+  std::map<Key, std::uint32_t> numbers_;
+};
+
+/// Gives every rank the number of its group's members' classes, taken as a sorted list.
+std::vector<std::uint32_t> group_colours(const Mesh& mesh,
+                                         AxisMask group,
+                                         std::span<const std::uint32_t> colour) {
+  const auto ranks = static_cast<std::size_t>(mesh.ranks());
+  const auto outside = static_cast<AxisMask>(mesh.all_axes() & ~group);
+  std::vector<std::vector<std::uint32_t>> members(
+      static_cast<std::size_t>(mesh.group_size(outside)));
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    members[static_cast<std::size_t>(mesh.position(static_cast<std::int64_t>(rank), outside))]
+        .push_back(colour[rank]);
+  }
+  Numbering<std::vector<std::uint32_t>> numbering;
+  std::vector<std::uint32_t> number(members.size());
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    std::sort(members[i].begin(), members[i].end());
+    number[i] = numbering(std::move(members[i]));
+  }
+  std::vector<std::uint32_t> result(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    result[rank] =
+        number[static_cast<std::size_t>(mesh.position(static_cast<std::int64_t>(rank), outside))];
+  }
+  return result;
+}
+
+}  // namespace
+
+RankClasses fold_ranks(const program::Program& program, std::span<const std::uint32_t> own) {
+  const Mesh& mesh = program.mesh();
+  const std::vector<AxisMask> groups = groups_of(program);
+  std::vector<std::uint32_t> colour(own.begin(), own.end());
+  std::size_t classes = 0;
+  for (;;) {
+    std::vector<std::vector<std::uint32_t>> signature(colour.size());
+    for (std::size_t rank = 0; rank < colour.size(); ++rank) {
+      signature[rank].push_back(colour[rank]);
+    }
+    for (const AxisMask group : groups) {
+      const std::vector<std::uint32_t> colours = group_colours(mesh, group, colour);
+      for (std::size_t rank = 0; rank < colour.size(); ++rank) {
+        signature[rank].push_back(colours[rank]);
+      }
+    }
+    Numbering<std::vector<std::uint32_t>> numbering;
+    for (std::size_t rank = 0; rank < colour.size(); ++rank) {
+      colour[rank] = numbering(std::move(signature[rank]));
+    }
+    if (numbering.size() == classes) {
+      break;  // no class has split
+    }
+    classes = numbering.size();
+  }
+  RankClasses result;
+  result.class_of_rank = std::move(colour);
+  result.first_rank.assign(classes, -1);
+  for (std::size_t rank = 0; rank < result.class_of_rank.size(); ++rank) {
+    std::int64_t& first = result.first_rank[result.class_of_rank[rank]];
+    if (first < 0) {
+      first = static_cast<std::int64_t>(rank);
+    }
+  }
+  return result;
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,22 @@
+// Which ranks behave alike, so that one of them stands for all.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/program/program.h"
+
+namespace trireme::engine {
+
+struct RankClasses {
+  std::vector<std::uint32_t> class_of_rank;
+  std::vector<std::int64_t> first_rank;  // of each class, ascending
+};
+
+/// The coarsest partition in which ranks of one class have the same `own` property and, for each
+/// group that a collective of the program runs over, group members of the same classes.
+[[nodiscard]] RankClasses fold_ranks(const program::Program& program,
+                                     std::span<const std::uint32_t> own);
+
+}  // namespace trireme::engine

@@ -1,0 +1,33 @@
+// Books an operation's seconds where reports look for them.
+#pragma once
+
+#include "sim/ledger/ledger.h"
+#include "sim/program/op.h"
+
+namespace trireme::engine {
+
+inline void book_time(ledger::TimeLedger& ledger, const program::Op& op, Seconds total) {
+  ledger.busy_by_component[ledger::index(op.component)] += total;
+  switch (program::info(op.function).family) {
+    case program::Family::gemm:
+      ledger.gemm += total;
+      return;
+    case program::Family::attention:
+      ledger.attention += total;
+      return;
+    case program::Family::pointwise:
+    case program::Family::optimizer:
+      ledger.memory_bound += total;
+      return;
+    case program::Family::host_copy:
+      ledger.host_copy += total;
+      return;
+    case program::Family::collective:
+      ledger.busy_by_collective[ledger::index(op.collective)] += total;
+      return;
+    case program::Family::bookkeeping:
+      return;
+  }
+}
+
+}  // namespace trireme::engine

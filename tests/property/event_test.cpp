@@ -1,0 +1,111 @@
+// What the event reader keeps on plans drawn at random.
+#include "sim/engine/event/event.h"
+
+#include <cstdint>
+
+#include "sim/engine/analytic.h"
+#include "sim/plan/lower.h"
+#include "tests/catch.h"
+#include "tests/support/random_plan.h"
+#include "tests/unit/engine/timed_program.h"
+
+namespace trireme {
+namespace {
+
+using engine::EventOptions;
+using engine::EventResult;
+using engine::Machine;
+using engine::Schedule;
+
+/// As the unit tests' machine, with attention of any head dimension and several nodes.
+Machine machine_of(const plan::Plan& plan) {
+  Machine machine = engine::machine();
+  machine.gpus_per_node = plan.group_degree;
+  cost::AttentionKernelCosts kernel;
+  kernel.head_dim_count = 1;
+  kernel.head_dims[0] = {1024,
+                         1.0,
+                         cost::AttentionPassCosts{FlopsPerSecond(1e12), Tokens(100)},
+                         cost::AttentionPassCosts{FlopsPerSecond(1e12), Tokens(200)}};
+  kernel.sustained_after = Seconds(1e9);
+  machine.costs.attention = {kernel, kernel, kernel};
+  cost::MultiNodeCosts& outside = machine.costs.multi_node;
+  outside.all_to_all.nic_efficiency = 0.9;
+  outside.ring.nic_efficiency = 0.9;
+  outside.ring.all_gather_step = Seconds(1e-9);
+  outside.ring.reduce_scatter_step = Seconds(1e-9);
+  outside.ring.all_reduce_step = Seconds(1e-9);
+  outside.ring.nvlink_rate = BytesPerSecond(1e10);
+  return machine;
+}
+
+Seconds step(const Schedule& schedule, const Machine& machine, const EventOptions& options = {}) {
+  const auto result = engine::simulate(schedule, machine, options);
+  REQUIRE(result.has_value());
+  return result->time.step;
+}
+
+TEST_CASE("event equals analytic with one stream at a time, folded or not", "[property][engine]") {
+  const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
+  for (std::uint64_t seed = first; seed < first + 60; ++seed) {
+    const plan::Plan plan = test::random_plan(seed);
+    CAPTURE(seed, test::describe(plan));
+    const program::Program program = plan::lower(plan);
+    const Machine machine = machine_of(plan);
+    const Schedule schedule(program);
+    const auto analytic = engine::read_time(program, machine);
+    REQUIRE(analytic.has_value());
+    const double wanted = analytic->step.value();
+    CHECK(step(schedule, machine).value() == Approx(wanted).epsilon(1e-12));
+
+    EventOptions unfolded;
+    unfolded.unfolded = true;
+    const auto every_rank = engine::simulate(schedule, machine, unfolded);
+    REQUIRE(every_rank.has_value());
+    CHECK(every_rank->classes == plan.ranks());
+    CHECK(every_rank->time.step.value() == Approx(wanted).epsilon(1e-12));
+    // Busy time is conserved, whatever the clock.
+    CHECK(every_rank->time.gemm.value() == Approx(analytic->gemm.value()).epsilon(1e-12));
+    CHECK(every_rank->time.memory_bound.value() ==
+          Approx(analytic->memory_bound.value()).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("a slow rank slows a step by no more than its own work; folding agrees",
+          "[property][engine]") {
+  const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
+  for (std::uint64_t seed = first; seed < first + 30; ++seed) {
+    const plan::Plan plan = test::random_plan(seed);
+    CAPTURE(seed, test::describe(plan));
+    const program::Program program = plan::lower(plan);
+    const Machine machine = machine_of(plan);
+    const Schedule schedule(program);
+    EventOptions slow;
+    slow.stragglers = {{static_cast<std::int64_t>(seed) % plan.ranks(), 1.5}};
+    EventOptions unfolded = slow;
+    unfolded.unfolded = true;
+    const Seconds even = step(schedule, machine);
+    const Seconds uneven = step(schedule, machine, slow);
+    CHECK(uneven == step(schedule, machine, unfolded));
+    CHECK(uneven > even);
+    CHECK(uneven.value() <= 1.5 * even.value() * (1 + 1e-12));
+  }
+}
+
+TEST_CASE("jitter is decided by its seed alone", "[property][engine]") {
+  const plan::Plan plan = test::random_plan(Catch::getSeed());
+  CAPTURE(Catch::getSeed(), test::describe(plan));
+  const program::Program program = plan::lower(plan);
+  const Machine machine = machine_of(plan);
+  const Schedule schedule(program);
+  EventOptions options;
+  options.jitter = 0.1;
+  options.seed = 7;
+  const Seconds one = step(schedule, machine, options);
+  CHECK(one == step(schedule, machine, options));
+  options.seed = 8;
+  CHECK(one != step(schedule, machine, options));
+}
+
+}  // namespace
+}  // namespace trireme
