@@ -4,7 +4,9 @@
 #include <string>
 
 #include "sim/engine/sizes.h"
+#include "sim/plan/lower.h"
 #include "tests/catch.h"
+#include "tests/support/random_plan.h"
 #include "tests/support/random_program.h"
 #include "tests/support/unrolled_oracle.h"
 
@@ -12,10 +14,37 @@ namespace trireme {
 namespace {
 
 constexpr int kPrograms = 500;
+constexpr int kPlans = 100;
+
+void check_memory(const program::Program& program) {
+  const test::UnrolledMemory unrolled = test::unroll_memory(program);
+  REQUIRE(unrolled.fault == "");
+  REQUIRE(unrolled.net == Bytes(0));
+
+  const engine::MemoryPeak peak = engine::read_peak(program);
+  REQUIRE(peak.allocated == unrolled.peak);
+  REQUIRE(peak.op == unrolled.op);
+  REQUIRE(engine::read_net_memory(program) == Bytes(0));
+
+  std::map<std::string, Bytes> alive;
+  for (const auto& [id, instances] : unrolled.alive) {
+    const program::Tensor& tensor = program.tensor(id);
+    alive[program::display_name(tensor)] += instances * tensor.local_bytes();
+  }
+  std::map<std::string, Bytes> listed;
+  Bytes total;
+  for (const ledger::MemoryEntry& entry : engine::memory_entries(program)) {
+    listed[entry.tensor] += entry.bytes;
+    total += entry.bytes;
+  }
+  REQUIRE(listed == alive);
+  REQUIRE(total == peak.allocated);
+  REQUIRE(engine::read_memory(program).allocated == peak.allocated);
+}
 
 TEST_CASE("closed-form memory equals a walk over every instance", "[property][program]") {
   // A draw of some programs is refused; a generator that is mostly refused draws only simple ones.
-  constexpr std::uint64_t kMostDraws = 3 * kPrograms;
+  constexpr std::uint64_t kMostDraws = 2 * kPrograms;
   const std::uint64_t first_seed = std::uint64_t{1000003} * Catch::getSeed();
   std::uint64_t draws = 0;
   int compared = 0;
@@ -23,36 +52,23 @@ TEST_CASE("closed-form memory equals a walk over every instance", "[property][pr
     const std::uint64_t seed = first_seed + draws;
     CAPTURE(seed);
     const test::RandomProgram drawn = test::random_program(seed);
-    if (!drawn.program) {
-      continue;
+    if (drawn.program) {
+      ++compared;
+      check_memory(*drawn.program);
     }
-    ++compared;
-    const program::Program& program = *drawn.program;
-    const test::UnrolledMemory unrolled = test::unroll_memory(program);
-    REQUIRE(unrolled.fault == "");
-    REQUIRE(unrolled.net == Bytes(0));
-
-    const engine::MemoryPeak peak = engine::read_peak(program);
-    REQUIRE(peak.allocated == unrolled.peak);
-    REQUIRE(peak.op == unrolled.op);
-    REQUIRE(engine::read_net_memory(program) == Bytes(0));
-
-    std::map<std::string, std::int64_t> alive;
-    for (const auto& [id, instances] : unrolled.alive) {
-      alive[std::string(program.tensor(id).name)] = instances;
-    }
-    std::map<std::string, std::int64_t> listed;
-    Bytes total;
-    for (const ledger::MemoryEntry& entry : engine::memory_entries(program)) {
-      listed[std::string(entry.tensor)] = entry.instances;
-      total += entry.bytes;
-    }
-    REQUIRE(listed == alive);
-    REQUIRE(total == peak.allocated);
-    REQUIRE(engine::read_memory(program).allocated == peak.allocated);
   }
   CAPTURE(first_seed, draws);
   REQUIRE(compared == kPrograms);
+}
+
+TEST_CASE("closed-form memory of plans equals a walk over every instance", "[property][program]") {
+  const std::uint64_t first_seed = std::uint64_t{1000003} * Catch::getSeed();
+  for (int draw = 0; draw < kPlans; ++draw) {
+    const std::uint64_t seed = first_seed + static_cast<std::uint64_t>(draw);
+    const plan::Plan plan = test::random_plan(seed);
+    CAPTURE(seed, test::describe(plan));
+    check_memory(plan::lower(plan));
+  }
 }
 
 }  // namespace
