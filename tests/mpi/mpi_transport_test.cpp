@@ -119,5 +119,13 @@ TEST_CASE("a rank that lives but sends nothing is named after the time for a mes
   CHECK(silent.exit_code == 6);
 }
 
+TEST_CASE("processes that wait for each other are told so") {
+  const Run cycle = run(2, "cycle 0");
+  INFO(cycle.output);
+  CHECK_THAT(cycle.output,
+             Catch::Matchers::ContainsSubstring("which waits as well: ranks wait for each other"));
+  CHECK(cycle.exit_code == 6);
+}
+
 }  // namespace
 }  // namespace trireme::test

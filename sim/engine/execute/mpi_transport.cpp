@@ -13,6 +13,7 @@
 #include <mpi.h>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -115,6 +116,8 @@ class Session final : public Transport {
     start();
     watcher_ = std::jthread([this](const std::stop_token& stop) { watch_ranks(stop); });
   }
+
+  ~Session() override { std::signal(SIGTERM, SIG_DFL); }
 
   [[nodiscard]] std::int64_t rank() const override { return rank_; }
 
@@ -504,6 +507,14 @@ RankFailure Session::silence(std::int64_t from) const {
   std::int64_t silent = from;
   for (std::int64_t hop = 0; hop < ranks() && at(peers_, silent).waits_for != kNoRank; ++hop) {
     silent = at(peers_, silent).waits_for;
+  }
+  if (silent == rank_ || at(peers_, silent).waits_for != kNoRank) {
+    return RankFailure(from,
+                       fmt::format("rank {} waits for rank {}, which waits as well: ranks wait for "
+                                   "each other, for {} ms by now",
+                                   rank_,
+                                   from,
+                                   limits_.receive.count()));
   }
   return RankFailure(silent,
                      fmt::format("rank {} is silent: rank {} has waited {} ms for rank {}",

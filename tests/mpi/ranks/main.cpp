@@ -5,6 +5,7 @@
 //   trireme_mpi_ranks SIGNAL R alone   as before, but the others compute and exchange nothing
 //   trireme_mpi_ranks throw R          rank R throws
 //   trireme_mpi_ranks wait R           rank R goes on without sending what the others wait for
+//   trireme_mpi_ranks cycle 0          all ranks wait for each other
 
 #include <chrono>
 #include <csignal>
@@ -122,6 +123,10 @@ ExitCode run(Transport& transport, const std::vector<std::string>& arguments) {
   const bool chosen = transport.rank() == std::stoll(arguments.at(1));
   if (what == "throw" && chosen) {
     throw std::domain_error("the weights are not finite");
+  }
+  if (what == "cycle") {
+    std::vector<double> message(1);
+    transport.receive((transport.rank() + 1) % transport.ranks(), message);
   }
   if (what == "wait" && chosen) {
     compute_without_end();
