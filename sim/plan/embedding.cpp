@@ -113,7 +113,8 @@ EmbeddingTensors emit_embedding(Step& step,
       const Ref whole = b.all_reduce_in_place(partial, kGroup, "embedding, summed");
       saved.position_ids =
           emit_positions(step, parameters, *embedding.positions, Step::whole_sequences(), whole);
-      const Ref own = b.declare_shard_of(whole.tensor, "own tokens", kGroup, program::kSequenceDim);
+      const Ref own = b.declare_shard_of(
+          whole.tensor, "own tokens", kGroup, Placement::shard(program::kSequenceDim));
       b.emit(Function::copy, "take own tokens", {read(own), write(x)});
       return saved;
     }

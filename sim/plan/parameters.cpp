@@ -73,7 +73,9 @@ std::span<const ShardingInfo> sharding_table() {
 }
 
 Parameters::Parameters(Step& step)
-    : step_(step), shard_dim_(step.plan.shard_rows ? 0 : Placement::kFlat) {
+    : step_(step),
+      shard_(step.plan.shard_rows ? Placement::shard_within(0)
+                                  : Placement::shard(Placement::kFlat)) {
   parameter_.reserve(kExpectedParameters);
   scratch_.reserve(kExpectedParameters);
 }
@@ -106,7 +108,6 @@ ParameterId Parameters::declare(std::string_view name,
     parameter.shard_axes = 0;
   }
   const AxisMask summed_last = static_cast<AxisMask>(partial_over & ~parameter.shard_axes);
-  const Placement shard = Placement::shard(shard_dim_);
 
   program::TensorSpec spec;
   spec.name = name;
@@ -116,7 +117,7 @@ ParameterId Parameters::declare(std::string_view name,
   spec.resident = true;
   spec.pad_multiple = pad_multiple;
 
-  const Layout sharded = layout.with(parameter.shard_axes, shard);
+  const Layout sharded = layout.with(parameter.shard_axes, shard_);
   const std::int16_t shard_padding = std::max<std::int16_t>(pad_multiple, 1);
   spec.role = Role::parameter;
   spec.layout = sharding.shards_parameters ? sharded : layout;
@@ -125,7 +126,7 @@ ParameterId Parameters::declare(std::string_view name,
   parameter.working = sharding.shards_parameters ? program::kNoTensor : parameter.stored;
   parameter.updated =
       sharding.shards_optimizer && !sharding.shards_parameters
-          ? b.declare_shard_of(parameter.stored, "own shard", parameter.shard_axes, shard_dim_)
+          ? b.declare_shard_of(parameter.stored, "own shard", parameter.shard_axes, shard_)
           : parameter.stored;
 
   spec.role = Role::gradient;
@@ -293,7 +294,7 @@ void Parameters::finish_backward(const Unit& unit) {
         spec.varies = b.tensor(transient).varies;
         spec.shape = b.tensor(transient).shape;
         spec.pad_multiple = b.tensor(transient).pad_multiple;
-        spec.layout = layout.with(group, Placement::shard(shard_dim_));
+        spec.layout = layout.with(group, shard_);
         shard[i] = b.declare(spec);
         to.add(write(shard[i]));
       } else {
@@ -301,7 +302,7 @@ void Parameters::finish_backward(const Unit& unit) {
                                                   "gradient of a micro batch, summed",
                                                   layout.with(group, Placement::replicate()));
         to.add(write(whole));
-        shard[i] = b.declare_shard_of(whole, "gradient shard of a micro batch", group, shard_dim_);
+        shard[i] = b.declare_shard_of(whole, "gradient shard of a micro batch", group, shard_);
       }
     }
     b.emit_collective(scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
@@ -366,14 +367,14 @@ void Parameters::reduce_step(program::IndexMask varies) {
       const Layout layout = b.tensor(partial).layout;
       from.add(read(partial));
       if (scatter) {
-        parameter.final_gradient = b.declare_in_place(
-            partial, "gradient shard", layout.with(group, Placement::shard(shard_dim_)));
+        parameter.final_gradient =
+            b.declare_in_place(partial, "gradient shard", layout.with(group, shard_));
         to.add(write(parameter.final_gradient));
       } else {
         const TensorId whole = b.declare_in_place(
             partial, "gradient, summed", layout.with(group, Placement::replicate()));
         to.add(write(whole));
-        parameter.final_gradient = b.declare_shard_of(whole, "gradient shard", group, shard_dim_);
+        parameter.final_gradient = b.declare_shard_of(whole, "gradient shard", group, shard_);
       }
     }
     b.emit_collective(scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,

@@ -114,7 +114,7 @@ class Parameters {
   [[nodiscard]] std::span<const ParameterId> ids_that_vary(program::IndexMask varies);
 
   Step& step_;
-  int shard_dim_;
+  Placement shard_;  // of a parameter over the ranks that shard it
   std::vector<Parameter> parameter_;
   std::vector<ParameterId> scratch_;
 };

@@ -86,7 +86,10 @@ TensorId Builder::declare_view(
   return add(view);
 }
 
-TensorId Builder::declare_shard_of(TensorId base, std::string_view part, AxisMask group, int dim) {
+TensorId Builder::declare_shard_of(TensorId base,
+                                   std::string_view part,
+                                   AxisMask group,
+                                   Placement placement) {
   Tensor shard = tensor(base);
   const AxisMask taken =
       static_cast<AxisMask>(group & (shard.layout.partial_axes() | shard.layout.sharded_axes()));
@@ -100,7 +103,7 @@ TensorId Builder::declare_shard_of(TensorId base, std::string_view part, AxisMas
   shard.part = part;
   shard.base = base;
   shard.storage = Storage::view;
-  shard.layout = shard.layout.with(group, Placement::shard(dim));
+  shard.layout = shard.layout.with(group, placement);
   if (shard.pad_multiple == 0) {
     shard.pad_multiple = 1;
   }

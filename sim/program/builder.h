@@ -54,8 +54,8 @@ class Builder {
                         IndexMask more = 0);
 
   /// Declares the part of `base`, which is replicated over `group`, that each rank of the group
-  /// owns when dimension `dim` is sharded: a slice in place, without communication.
-  TensorId declare_shard_of(TensorId base, std::string_view part, AxisMask group, int dim);
+  /// owns when it is sharded as `shard`: a slice in place, without communication.
+  TensorId declare_shard_of(TensorId base, std::string_view part, AxisMask group, Placement shard);
 
   /// Declares what `base` becomes when an operation overwrites it under another layout or meaning.
   TensorId declare_in_place(TensorId base, std::string_view part, const Layout& layout);

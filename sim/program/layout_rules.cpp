@@ -359,7 +359,9 @@ void expect_shard(const AlongAxis& axis, std::size_t operand, int dim) {
   if (dim < 0) {
     axis.refuse(operand, "it should be sharded");
   }
-  axis.expect(operand, Placement::shard(dim));
+  if (!axis[operand].sharded() || axis[operand].dim() != dim) {
+    axis.refuse(operand, "it should be " + describe(Placement::shard(dim)));
+  }
 }
 
 void check_collective(const AlongAxis& axis) {

@@ -5,16 +5,25 @@
 namespace trireme::program {
 
 OwnedRange owned_range(const Mesh& mesh, const Tensor& tensor, int dim, std::int64_t rank) {
-  const auto shards_dim = [](int wanted) {
-    return [wanted](Placement p) { return p.sharded() && p.dim() == wanted; };
+  const auto axes_of = [&](int wanted, bool within) {
+    return tensor.layout.axes_where(
+        [=](Placement p) { return p.sharded() && p.dim() == wanted && p.within() == within; });
   };
-  ensure(mesh.group_size(tensor.layout.axes_where(shards_dim(Placement::kFlat))) == 1,
+  ensure(mesh.group_size(axes_of(Placement::kFlat, false)) == 1,
          "owned_range: a flat shard has no range of a dimension");
-  const AxisMask axes = tensor.layout.axes_where(shards_dim(dim));
-  const std::int64_t whole = tensor.shape[dim].size;
-  const std::int64_t extent = local_extent(mesh, tensor, dim);
-  const std::int64_t first = std::min(whole, mesh.position(rank, axes) * extent);
-  return {first, std::min(extent, whole - first)};
+  // What the axes that split first leave, then the shard within it.
+  const AxisMask within = axes_of(dim, true);
+  Tensor outer = tensor;
+  outer.layout = tensor.layout.with(within, Placement::replicate());
+  OwnedRange owned{0, tensor.shape[dim].size};
+  const auto narrow = [&](std::int64_t position, std::int64_t extent) {
+    const std::int64_t skipped = std::min(owned.count, position * extent);
+    owned.first += skipped;
+    owned.count = std::min(extent, owned.count - skipped);
+  };
+  narrow(mesh.position(rank, axes_of(dim, false)), local_extent(mesh, outer, dim));
+  narrow(mesh.position(rank, within), local_extent(mesh, tensor, dim));
+  return owned;
 }
 
 std::vector<std::int64_t> owners_of(const Mesh& mesh,

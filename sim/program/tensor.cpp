@@ -8,13 +8,8 @@ namespace {
 
 /// Ranks that share one dimension (or the flattened elements), as one number.
 std::int64_t shards_of(const Mesh& mesh, const Layout& layout, int dim) {
-  std::int64_t shards = 1;
-  for (int axis = 0; axis < mesh.axes(); ++axis) {
-    if (layout[axis].sharded() && layout[axis].dim() == dim) {
-      shards *= mesh.size(axis);
-    }
-  }
-  return shards;
+  return mesh.group_size(
+      layout.axes_where([dim](Placement p) { return p.sharded() && p.dim() == dim; }));
 }
 
 std::int64_t divided(std::int64_t whole, std::int64_t shards, std::int64_t pad_multiple) {
@@ -33,9 +28,20 @@ bool heads_start_at(const Shape& shape, int dim) {
 }  // namespace
 
 std::int64_t local_extent(const Mesh& mesh, const Tensor& tensor, int dim) {
-  const std::int64_t shards = shards_of(mesh, tensor.layout, dim);
-  return shards == 1 ? tensor.shape[dim].size
-                     : divided(tensor.shape[dim].size, shards, tensor.pad_multiple);
+  const auto shards = [&](bool within) {
+    return mesh.group_size(tensor.layout.axes_where(
+        [=](Placement p) { return p.sharded() && p.dim() == dim && p.within() == within; }));
+  };
+  const bool counts_tokens = tensor.shape.rank() > kTokenDims && dim < kTokenDims;
+  const std::int64_t multiple = counts_tokens ? 0 : tensor.pad_multiple;
+  std::int64_t extent = tensor.shape[dim].size;
+  if (const std::int64_t first = shards(false); first > 1) {
+    extent = divided(extent, first, multiple);
+  }
+  if (const std::int64_t within = shards(true); within > 1) {
+    extent = divided(extent, within, multiple == 0 ? 0 : 1);
+  }
+  return extent;
 }
 
 Elements local_elements(const Mesh& mesh, const Tensor& tensor) {

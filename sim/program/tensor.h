@@ -56,6 +56,13 @@ class Placement {
     return Placement(static_cast<std::uint8_t>(1 + dim));
   }
 
+  /// A shard of what other axes leave of a dimension: they split first, whatever their numbers. So
+  /// ZeRO splits the rows that tensor parallelism has left.
+  /// Source: pytorch, torch/distributed/tensor/placement_types.py, _StridedShard
+  static constexpr Placement shard_within(int dim) {
+    return Placement(static_cast<std::uint8_t>((1 + dim) | kWithin));
+  }
+
   static constexpr Placement partial_sum() { return Placement(0x80); }
 
   static constexpr Placement partial_max() { return Placement(0x81); }
@@ -67,18 +74,23 @@ class Placement {
   [[nodiscard]] constexpr bool partial() const { return code_ >= 0x80; }
 
   /// The sharded dimension; kFlat for the flattened elements. Only of a sharded placement.
-  [[nodiscard]] constexpr int dim() const { return code_ - 1; }
+  [[nodiscard]] constexpr int dim() const { return (code_ & ~kWithin) - 1; }
+
+  /// Whether other axes that shard the dimension split it first.
+  [[nodiscard]] constexpr bool within() const { return sharded() && (code_ & kWithin) != 0; }
 
   friend constexpr bool operator==(Placement, Placement) = default;
 
  private:
+  static constexpr std::uint8_t kWithin = 0x40;
+
   constexpr explicit Placement(std::uint8_t code) : code_(code) {}
 
   std::uint8_t code_ = 0;
 };
 
 /// One placement per mesh axis. Where several axes shard one dimension, the higher-numbered
-/// (outer) axis splits first and the innermost axis varies fastest.
+/// (outer) axis splits first and the innermost axis varies fastest; shards within come last.
 class Layout {
  public:
   constexpr Layout() = default;
@@ -208,7 +220,7 @@ struct Tensor {
   bool saved = false;
   IndexMask varies = kPerStep;
   /// 0: shards must divide exactly; k: the sharded dimension is padded up to k times the shards,
-  /// flattened elements up to a multiple of theirs.
+  /// flattened elements up to a multiple of theirs. Tokens of activations are never padded.
   std::int16_t pad_multiple = 0;
   TensorId root = kNoTensor;  // the tensor that owns the memory; itself for Storage::own
   TensorId base = kNoTensor;  // what it is a view or the successor of

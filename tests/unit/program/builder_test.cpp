@@ -93,14 +93,16 @@ TEST_CASE("refused: more memory than a view's base has", "[program]") {
 TEST_CASE("a part of a tensor that every rank holds whole", "[program]") {
   Builder builder = on_ranks(3);
   const TensorId whole = builder.declare(hidden("x"));
-  const TensorId part = builder.declare_shard_of(whole, "shard", axis_bit(0), Placement::kFlat);
+  const TensorId part =
+      builder.declare_shard_of(whole, "shard", axis_bit(0), Placement::shard(Placement::kFlat));
   // 64 elements, padded to 66, in three parts
   CHECK(builder.tensor(part).local_elements == Elements(22));
   CHECK(builder.tensor(part).root == whole);
   CHECK(display_name(builder.tensor(part)) == "x (shard)");
-  CHECK(refusal([&] { builder.declare_shard_of(part, "again", axis_bit(0), 0); }) ==
-        "tensor 'x (shard)': its shard 'again' needs a tensor that is whole on every rank of the "
-        "group");
+  CHECK(
+      refusal([&] { builder.declare_shard_of(part, "again", axis_bit(0), Placement::shard(0)); }) ==
+      "tensor 'x (shard)': its shard 'again' needs a tensor that is whole on every rank of the "
+      "group");
 }
 
 TEST_CASE("a view has a name of its own", "[program]") {

@@ -59,6 +59,13 @@ TEST_CASE("elements of one rank: padding", "[program]") {
   CHECK(padded.local_elements == Elements(4 * 6400));
   // what is not sharded is not padded
   CHECK(tensor(table, Layout(), 128).local_elements == Elements(4 * 50257));
+  // logits: the vocabulary is padded, the batch over two data ranks is not
+  const Tensor logits =
+      tensor({{2, "B"}, {5, "S"}, {1000, "V"}},
+             along(kSequenceAxis, 2).with(axis_bit(kDataAxis), Placement::shard(0)),
+             128);
+  CHECK(local_extent(mesh(), logits, 0) == 1);
+  CHECK(local_extent(mesh(), logits, 2) == 128);  // 1,024 / 8
   // one element on eight ranks: one each
   CHECK(tensor({{1, "1"}}, along(kSequenceAxis, Placement::kFlat), 1).local_elements ==
         Elements(1));
