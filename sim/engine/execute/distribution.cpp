@@ -1,6 +1,9 @@
 #include "sim/engine/execute/distribution.h"
 
 #include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
 
 #include "sim/program/ownership.h"
 
@@ -118,6 +121,17 @@ const std::vector<std::int64_t>& Distribution::place(TensorId tensor, std::int64
     }
   }
   return entry->second;
+}
+
+std::size_t Distribution::place_of(TensorId tensor, std::int64_t rank, std::int64_t element) {
+  const std::int64_t found = place(tensor, rank)[static_cast<std::size_t>(element)];
+  if (found < 0) {
+    throw std::logic_error(fmt::format("tensor '{}': rank {} does not hold element {}",
+                                       program::display_name(program_.tensor(tensor)),
+                                       rank,
+                                       element));
+  }
+  return static_cast<std::size_t>(found);
 }
 
 }  // namespace trireme::engine

@@ -32,6 +32,12 @@ class Distribution {
   /// Place of every logical element in the rank's part; -1 for those it does not hold.
   [[nodiscard]] const std::vector<std::int64_t>& place(program::TensorId tensor, std::int64_t rank);
 
+  /// Place of one logical element. Throws std::logic_error, naming the tensor, when the rank does
+  /// not hold it: layouts of a program do not nest.
+  [[nodiscard]] std::size_t place_of(program::TensorId tensor,
+                                     std::int64_t rank,
+                                     std::int64_t element);
+
  private:
   using Key = std::pair<program::TensorId, std::int64_t>;
 

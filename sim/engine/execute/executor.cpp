@@ -244,7 +244,7 @@ class Executor::Impl {
 
   void check_written(const Operand& operand, const LocalTensor& local) const {
     for (const double value : local.values) {
-      if (!std::isfinite(value)) {
+      if (std::isnan(value)) {  // a maximum over no logits is minus infinity
         throw ExecutionError(
             fmt::format("tensor '{}' is not a number where it was to be written",
                         program::display_name(program_.tensor(operand.ref.tensor))));
@@ -295,12 +295,11 @@ class Executor::Impl {
       case CollectiveKind::all_gather: {
         std::vector<double> gathered(input.size() * group.ranks.size());
         all_gather(carrier, group, input, gathered);
-        const auto& place = memory_.distribution().place(to, transport_.rank());
         for (std::size_t p = 0; p < group.ranks.size(); ++p) {
           const auto& held = memory_.distribution().held(from, group.ranks[p]);
           for (std::size_t i = 0; i < held.size(); ++i) {
             if (held[i] >= 0) {
-              output[static_cast<std::size_t>(place[static_cast<std::size_t>(held[i])])] =
+              output[memory_.distribution().place_of(to, transport_.rank(), held[i])] =
                   gathered[p * held.size() + i];
             }
           }
@@ -311,13 +310,12 @@ class Executor::Impl {
       case CollectiveKind::reduce_scatter: {
         std::vector<double> whole;
         whole.reserve(output.size() * group.ranks.size());
-        const auto& place = memory_.distribution().place(from, transport_.rank());
         for (const std::int64_t peer : group.ranks) {
           for (const std::int64_t element : memory_.distribution().held(to, peer)) {
             whole.push_back(
                 element < 0
                     ? 0.0
-                    : input[static_cast<std::size_t>(place[static_cast<std::size_t>(element)])]);
+                    : input[memory_.distribution().place_of(from, transport_.rank(), element)]);
           }
         }
         reduce_scatter(carrier, group, whole, output, combine);

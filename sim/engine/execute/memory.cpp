@@ -144,12 +144,8 @@ std::vector<std::int64_t> RankMemory::places(TensorId tensor, const InstanceInde
   const std::vector<std::int64_t> base_places = places(view.base, indices);
   if (view.layout != base.layout) {  // the shard of a base that is whole on this rank
     const std::vector<std::int64_t>& held = distribution_.held(tensor, rank_);
-    const std::vector<std::int64_t>& place = distribution_.place(view.base, rank_);
     for (std::size_t i = 0; i < elements; ++i) {
-      result[i] =
-          held[i] < 0
-              ? -1
-              : base_places[static_cast<std::size_t>(place[static_cast<std::size_t>(held[i])])];
+      result[i] = held[i] < 0 ? -1 : base_places[distribution_.place_of(view.base, rank_, held[i])];
     }
     return result;
   }
