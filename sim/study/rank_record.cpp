@@ -246,6 +246,9 @@ class RecordReader {
 
 void write_step(RecordWriter& writer, const StepCounts& step) {
   for_each_account(step.bytes, [&](std::string_view, Bytes amount) { writer.put(amount.value()); });
+  for (const Bytes amount : step.bytes.sent_by_link) {
+    writer.put(amount.value());
+  }
   writer.put(step.sent_elements.size());
   for (const std::int64_t elements : step.sent_elements) {
     writer.put(elements);
@@ -263,6 +266,9 @@ void write_step(RecordWriter& writer, const StepCounts& step) {
 StepCounts read_step(RecordReader& reader) {
   StepCounts step;
   for_each_account(step.bytes, [&](std::string_view, Bytes& amount) { amount = reader.bytes(); });
+  for (Bytes& amount : step.bytes.sent_by_link) {
+    amount = reader.bytes();
+  }
   step.sent_elements.resize(reader.count());
   for (std::int64_t& elements : step.sent_elements) {
     reader.get(elements);

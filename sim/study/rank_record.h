@@ -60,7 +60,7 @@ void send_record(engine::Transport& transport, const RankRecord& record);
 /// Receives the record of `rank`.
 [[nodiscard]] RankRecord receive_record(engine::Transport& transport, std::int64_t rank);
 
-/// Calls `visit(name, amount)` for every account of a byte ledger.
+/// Calls `visit(name, amount)` for every account of a byte ledger; links are left to the caller.
 template <class Ledger, class Visit>
 void for_each_account(Ledger& bytes, Visit visit) {
   visit("sent", bytes.sent);
@@ -75,7 +75,6 @@ void for_each_account(Ledger& bytes, Visit visit) {
     each(components, kComponentNames);
   }
   each(bytes.sent_by_collective, kCollectiveNames);
-  each(bytes.sent_by_link, kLinkNames);
 }
 
 }  // namespace trireme::study
