@@ -201,6 +201,11 @@ Table winners_table(const std::vector<PlanResult>& rows) {
   return table;
 }
 
+/// The last part of a path.
+std::string_view file_name(std::string_view path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
 std::string bullets(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) {
@@ -344,7 +349,7 @@ std::vector<std::string> problems(const std::vector<PlanResult>& rows) {
   std::vector<std::string> lines;
   for (const Problem& problem : found) {
     const std::string more =
-        problem.points > 1 ? fmt::format(" and {} more points", problem.points - 1) : "";
+        problem.points > 1 ? fmt::format(" and {} more", problem.points - 1) : "";
     lines.push_back(fmt::format("{} ({}{}), {}: {}",
                                 problem.first->plan,
                                 point_text(problem.first->point),
@@ -372,9 +377,10 @@ std::vector<std::string> remarks(const std::vector<PlanResult>& rows) {
 std::string to_markdown(const ledger::StudyResult& result, const std::string& table_file) {
   std::string text = fmt::format("# {}\n\n", result.name);
   text += fmt::format(
-      "Which plan trains `{}` fastest on {} GPUs of `{}`, and which fit their memory? Bytes and\n"
-      "peak memory are exact sums over the step program of each plan; seconds follow from the\n"
-      "coefficients of profile `{}`. Accuracy band: none yet.\n\n",
+      "Which plan trains `{}` fastest on {} GPUs of `{}`, and which fit?\n"
+      "Bytes and peak memory are exact sums over the step program of each plan; seconds follow "
+      "from\n"
+      "the coefficients of profile `{}`. Accuracy band: none yet.\n\n",
       result.model,
       result.gpus,
       result.cluster,
@@ -416,7 +422,7 @@ std::string to_markdown(const ledger::StudyResult& result, const std::string& ta
                "contention between streams, stragglers and jitter",
                "host time beyond the launch of each kernel"});
   text += "\n## How to reproduce\n\n";
-  text += "```\ntrireme report STUDY.yaml -o DIR\n```\n";
+  text += fmt::format("```\ntrireme report {} -o DIR\n```\n", file_name(result.file));
   return text;
 }
 

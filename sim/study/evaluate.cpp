@@ -121,7 +121,20 @@ std::string yes_or_no(bool value) {
   return value ? "yes" : "no";
 }
 
-/// What all plans share and the reader of a table must know.
+std::string options_in_words(const config::PlanSpec& plan, bool has_vocabulary) {
+  return fmt::format("attention kernel {}, recompute {}, {}, framework {}",
+                     config::word_for(config::kAttentionWords, plan.attention),
+                     plan.recompute == config::Recompute::offload_host
+                         ? "full with offload to the host"
+                         : config::word_for(config::kRecomputeWords, plan.recompute),
+                     has_vocabulary
+                         ? fmt::format("loss {}", config::word_for(config::kLossWords, plan.loss))
+                         : "loss half the sum of squares (no vocabulary)",
+                     config::word_for(config::kFrameworkWords, plan.framework));
+}
+
+/// What the reader of a table must know besides it: the workload, and each plan's options or, where
+/// all plans have the same, those once.
 std::vector<std::string> settings_of(const config::StudySpec& study) {
   const config::WorkloadSpec& workload = study.workload;
   std::vector<std::string> settings;
@@ -131,15 +144,18 @@ std::vector<std::string> settings_of(const config::StudySpec& study) {
                                      ? std::to_string(workload.global_batch->value)
                                      : "one micro batch per data-parallel rank",
                                  yes_or_no(workload.causal)));
+  std::vector<std::string> options;
   for (const config::PlanSpec& plan : study.plans) {
-    settings.push_back(fmt::format("{}: attention kernel {}, recompute {}, loss {}, framework {}",
-                                   plan.name,
-                                   config::word_for(config::kAttentionWords, plan.attention),
-                                   plan.recompute == config::Recompute::offload_host
-                                       ? "full with offload to the host"
-                                       : config::word_for(config::kRecomputeWords, plan.recompute),
-                                   config::word_for(config::kLossWords, plan.loss),
-                                   config::word_for(config::kFrameworkWords, plan.framework)));
+    options.push_back(options_in_words(plan, study.model.vocabulary.value > 0));
+  }
+  if (std::all_of(options.begin(), options.end(), [&](const std::string& o) {
+        return o == options.front();
+      })) {
+    settings.push_back(fmt::format("every plan: {}", options.front()));
+    return settings;
+  }
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    settings.push_back(fmt::format("{}: {}", study.plans[i].name, options[i]));
   }
   return settings;
 }
