@@ -234,25 +234,25 @@ ValidationCase read_case(const Node& node, const config::StudySpec& study) {
   return one;
 }
 
-Node read_study_node(const MapReader& map, const std::filesystem::path& path) {
+Node read_study_node(const MapReader& map) {
   const Node& written = map.node("study");
   if (written.is_map()) {
     return written;
   }
+  const std::filesystem::path folder = std::filesystem::path(map.where().file).parent_path();
   const std::string file = map.required("study", parse_word);
-  return config::read_yaml_file((path.parent_path() / file).lexically_normal(), written.where());
+  return config::read_yaml_file((folder / file).lexically_normal(), written.where());
 }
 
 }  // namespace
 
-CaseFile read_case_file(const std::filesystem::path& path,
-                        const config::Library& library,
-                        std::span<const std::string> bibliography) {
-  const Node root = config::read_yaml_file(path);
+CaseFile read_cases(const Node& root,
+                    const config::Library& library,
+                    std::span<const std::string> bibliography) {
   const MapReader map(root, "", {"version", "source", "study", "cases"});
   static_cast<void>(map.required("version", config::parse_version));
   CaseFile file;
-  file.name = path.stem().string();
+  file.name = std::filesystem::path(map.where().file).stem().string();
   file.source = map.required("source", [&](std::string_view text) {
     if (std::find(bibliography.begin(), bibliography.end(), text) == bibliography.end()) {
       throw BadText(in_quotes(text) + " is no key of docs/bibliography.md",
@@ -260,7 +260,7 @@ CaseFile read_case_file(const std::filesystem::path& path,
     }
     return std::string(text);
   });
-  file.study = read_study_node(map, path);
+  file.study = read_study_node(map);
   const config::StudySpec study = config::read_study(file.study, library);
   std::set<std::string> names;
   for (const Node& item : map.items("cases")) {
@@ -275,6 +275,12 @@ CaseFile read_case_file(const std::filesystem::path& path,
     refuse(map.where(), "the file has no cases", "add a list under 'cases'");
   }
   return file;
+}
+
+CaseFile read_case_file(const std::filesystem::path& path,
+                        const config::Library& library,
+                        std::span<const std::string> bibliography) {
+  return read_cases(config::read_yaml_file(path), library, bibliography);
 }
 
 config::StudySpec study_at(const CaseFile& file,

@@ -80,8 +80,13 @@ struct CaseFile {
   std::vector<ValidationCase> cases;
 };
 
-/// Reads one file; `bibliography` holds the keys that `source` may name. The study is read too, so
-/// that a plan which it does not name is refused. Throws Error (input), located.
+/// Reads a whole file; `bibliography` holds the keys that `source` may name. The study is read too,
+/// so that a plan which it does not name is refused. Throws Error (input), located.
+[[nodiscard]] CaseFile read_cases(const config::Node& root,
+                                  const config::Library& library,
+                                  std::span<const std::string> bibliography);
+
+/// The same from disk.
 [[nodiscard]] CaseFile read_case_file(const std::filesystem::path& path,
                                       const config::Library& library,
                                       std::span<const std::string> bibliography);
