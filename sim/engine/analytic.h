@@ -28,8 +28,9 @@ struct Machine {
 /// streams join at its end, repeats multiply. Empty when a kernel's seconds are unknown.
 ///
 /// EQ analytic-step-time: T = sum over segments N max over streams t
-///   t  clock of a stream at the segment's end: an operation starts when its stream is free and
-///      its inputs are there; a blocking one also stops the compute stream     [seconds]
+///   t  clock of a stream at the segment's end: an operation starts when its stream is free, its
+///      inputs are there and nothing still reads what it overwrites; a blocking one also stops the
+///      compute stream                                                         [seconds]
 ///   N  executions of the segment in a step                                    [1]
 /// Source: derived, docs/decisions/0001-step-program.md
 /// Valid:  no contention between streams, no jitter; bounds the event engine from above
