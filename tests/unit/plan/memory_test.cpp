@@ -229,8 +229,9 @@ TEST_CASE("the loss reads each token once, whatever the chunks", "[plan]") {
 
 TEST_CASE("temporaries of attention: the gathered input, and workspaces of the kernels", "[plan]") {
   const auto workspace_bytes = [](const plan::Plan& plan) {
+    const program::Program program = plan::lower(plan);
     std::int64_t bytes = 0;
-    for (const program::Tensor& tensor : plan::lower(plan).tensors()) {
+    for (const program::Tensor& tensor : program.tensors()) {
       bytes += tensor.role == program::Role::workspace ? tensor.local_bytes().value() : 0;
     }
     return bytes;
