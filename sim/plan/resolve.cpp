@@ -36,7 +36,8 @@ void refuse(Feasibility& feasibility, std::string rule, std::string message) {
 }
 
 /// DeepSpeed's ZeRO-1 and 2 all-reduce gradients unless told otherwise.
-/// Source: deepspeed, runtime/zero/stage_1_and_2.py, reduce_scatter of the configuration
+/// Source: deepspeed, runtime/zero/config.py, use_multi_rank_bucket_allreduce, on by default: what
+/// its reduce_scatter, also on, buckets for each rank is all-reduced in one
 config::GradientReduce gradient_reduce(const config::PlanSpec& spec) {
   const bool deepspeed =
       spec.framework == Framework::deepspeed || spec.framework == Framework::deepspeed_legacy;
