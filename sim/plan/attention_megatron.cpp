@@ -100,12 +100,14 @@ void backward(Step& step,
   emit_attention_backward(step, saved, d_o, gradients);
   emit_rotary_backward(step, gradients.q, gradients.k);
   // Only the shard of the input was kept: it is gathered again for the weight gradient.
-  const Ref input = every_token(step, saved.normed, "attention input, gathered again");
+  const Ref input = every_token(
+      step, saved.normed, "attention input, gathered again", behind_gradient_products(step));
   const Ref d_partial =
       step.value("attention input gradient, partial", step.hidden_shape(), Step::partial_sums());
   emit_input_gradient(
       step, parameters, block.qkv, "qkv projection, input gradient", d_packed, d_partial);
-  const Ref d_normed = summed(step, d_partial, "attention input gradient");
+  const Ref d_normed =
+      summed(step, d_partial, "attention input gradient", behind_gradient_products(step));
   emit_weight_gradient(
       step, parameters, block.qkv, "qkv projection, weight gradient", d_packed, input);
   emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);

@@ -51,14 +51,15 @@ void emit_head_backward(Step& step,
   b.set_phase(Phase::backward);
   b.set_component(Component::head);
   parameters.gather(head.unit);
-  const Ref input = every_token(step, normed, "head input, gathered again");
+  const Ref input =
+      every_token(step, normed, "head input, gathered again", behind_gradient_products(step));
   if (b.mesh().group_size(kGroup) == 1) {
     emit_input_gradient(step, parameters, head.weight, "head, input gradient", d_logits, d_normed);
   } else {
     const Ref partial = step.micro_batch_value(
         "head input gradient, partial", step.hidden_shape(), Step::partial_sums());
     emit_input_gradient(step, parameters, head.weight, "head, input gradient", d_logits, partial);
-    emit_sum_into(step, partial, d_normed, "head input gradient");
+    emit_sum_into(step, partial, d_normed, "head input gradient", behind_gradient_products(step));
   }
   emit_weight_gradient(step, parameters, head.weight, "head, weight gradient", d_logits, input);
 }

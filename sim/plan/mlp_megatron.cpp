@@ -59,12 +59,14 @@ void backward(Step& step,
   const Ref d_up = step.value("mlp up gradient", up_shape(step), Step::feature_shards());
   emit_activation_backward(step, d_activation, saved.up, d_up);
   // Only the shard of the input was kept: it is gathered again for the weight gradient.
-  const Ref input = every_token(step, saved.normed, "mlp input, gathered again");
+  const Ref input =
+      every_token(step, saved.normed, "mlp input, gathered again", behind_gradient_products(step));
   const Ref d_partial =
       step.value("mlp input gradient, partial", step.hidden_shape(), Step::partial_sums());
   emit_input_gradient(
       step, parameters, block.up, "mlp up projection, input gradient", d_up, d_partial);
-  const Ref d_normed = summed(step, d_partial, "mlp input gradient");
+  const Ref d_normed =
+      summed(step, d_partial, "mlp input gradient", behind_gradient_products(step));
   emit_weight_gradient(
       step, parameters, block.up, "mlp up projection, weight gradient", d_up, input);
   emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);

@@ -251,7 +251,7 @@ Ref same_instance(TensorId result, Ref input) {
 
 }  // namespace
 
-Ref Builder::all_gather(Ref from, AxisMask group, std::string_view result) {
+Ref Builder::all_gather(Ref from, AxisMask group, std::string_view result, Completion completion) {
   if (mesh().group_size(group) == 1) {
     return from;
   }
@@ -259,11 +259,13 @@ Ref Builder::all_gather(Ref from, AxisMask group, std::string_view result) {
   const Ref to = same_instance(declare_result(from, result, whole), from);
   const std::array in{read(from)};
   const std::array out{write(to)};
-  emit_collective(CollectiveKind::all_gather, result, group, in, out);
+  emit_collective(CollectiveKind::all_gather, result, group, in, out).blocking =
+      completion == Completion::blocking;
   return to;
 }
 
-Ref Builder::reduce_scatter(Ref from, AxisMask group, int dim, std::string_view result) {
+Ref Builder::reduce_scatter(
+    Ref from, AxisMask group, int dim, std::string_view result, Completion completion) {
   if (mesh().group_size(group) == 1) {
     return from;
   }
@@ -271,11 +273,15 @@ Ref Builder::reduce_scatter(Ref from, AxisMask group, int dim, std::string_view 
   const Ref to = same_instance(declare_result(from, result, shard), from);
   const std::array in{read(from)};
   const std::array out{write(to)};
-  emit_collective(CollectiveKind::reduce_scatter, result, group, in, out);
+  emit_collective(CollectiveKind::reduce_scatter, result, group, in, out).blocking =
+      completion == Completion::blocking;
   return to;
 }
 
-Ref Builder::all_reduce_in_place(Ref from, AxisMask group, std::string_view result) {
+Ref Builder::all_reduce_in_place(Ref from,
+                                 AxisMask group,
+                                 std::string_view result,
+                                 Completion completion) {
   if (mesh().group_size(group) == 1) {
     return from;
   }
@@ -283,7 +289,8 @@ Ref Builder::all_reduce_in_place(Ref from, AxisMask group, std::string_view resu
   const Ref to = same_instance(declare_in_place(from.tensor, result, whole), from);
   const std::array in{read(from)};
   const std::array out{write(to)};
-  emit_collective(CollectiveKind::all_reduce, result, group, in, out);
+  emit_collective(CollectiveKind::all_reduce, result, group, in, out).blocking =
+      completion == Completion::blocking;
   return to;
 }
 

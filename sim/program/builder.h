@@ -32,6 +32,9 @@ struct TensorSpec {
   std::int16_t pad_multiple = 0;
 };
 
+/// Whether the compute stream waits for a collective at once, or only where its result is needed.
+enum class Completion : std::uint8_t { blocking, asynchronous };
+
 /// Emits operations in the order in which a rank issues them. Groups of one rank cost nothing:
 /// their placements read as replicated, and a collective over them returns its input.
 class Builder {
@@ -121,9 +124,19 @@ class Builder {
 
   /// Collectives over one tensor, whose result they declare: same element type, indices and
   /// component. Over a group of one rank nothing is emitted and the input itself is returned.
-  Ref all_gather(Ref from, AxisMask group, std::string_view result);
-  Ref reduce_scatter(Ref from, AxisMask group, int dim, std::string_view result);
-  Ref all_reduce_in_place(Ref from, AxisMask group, std::string_view result);
+  Ref all_gather(Ref from,
+                 AxisMask group,
+                 std::string_view result,
+                 Completion completion = Completion::blocking);
+  Ref reduce_scatter(Ref from,
+                     AxisMask group,
+                     int dim,
+                     std::string_view result,
+                     Completion completion = Completion::blocking);
+  Ref all_reduce_in_place(Ref from,
+                          AxisMask group,
+                          std::string_view result,
+                          Completion completion = Completion::blocking);
   /// Splits `split_dim`, which is whole, and joins the dimension that is sharded over the group.
   Ref all_to_all(Ref from, AxisMask group, int split_dim, std::string_view result);
 

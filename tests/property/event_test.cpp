@@ -1,6 +1,7 @@
 // What the event reader keeps on plans drawn at random.
 #include "sim/engine/event/event.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "sim/engine/analytic.h"
@@ -45,6 +46,12 @@ Seconds step(const Schedule& schedule, const Machine& machine, const EventOption
   return result->time.step;
 }
 
+bool overlaps(const program::Program& program) {
+  return std::any_of(program.ops().begin(), program.ops().end(), [](const program::Op& op) {
+    return op.function == program::Function::collective && !op.blocking;
+  });
+}
+
 TEST_CASE("event equals analytic with one stream at a time, folded or not", "[property][engine]") {
   const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
   for (std::uint64_t seed = first; seed < first + 60; ++seed) {
@@ -55,8 +62,14 @@ TEST_CASE("event equals analytic with one stream at a time, folded or not", "[pr
     const Schedule schedule(program);
     const auto analytic = engine::read_time(program, machine);
     REQUIRE(analytic.has_value());
-    const double wanted = analytic->step.value();
-    CHECK(step(schedule, machine).value() == Approx(wanted).epsilon(1e-12));
+    const double wanted = step(schedule, machine).value();
+    if (overlaps(program)) {  // between the longest stream and the bound
+      const double compute = (analytic->step - analytic->exposed_communication).value();
+      CHECK(wanted >= compute * (1 - 1e-12));
+      CHECK(wanted <= analytic->step.value() * (1 + 1e-12));
+    } else {
+      CHECK(wanted == Approx(analytic->step.value()).epsilon(1e-12));
+    }
 
     EventOptions unfolded;
     unfolded.unfolded = true;
