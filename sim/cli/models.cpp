@@ -5,6 +5,24 @@
 
 namespace trireme::cli {
 
+namespace {
+
+report::Cell published_count(const config::ModelSpec& model) {
+  if (model.parameters_published) {
+    return *model.parameters_published;
+  }
+  return {};
+}
+
+report::Cell agrees(const config::ModelSpec& model) {
+  if (model.parameters_published) {
+    return config::agrees_with_published(model);
+  }
+  return {};
+}
+
+}  // namespace
+
 ExitCode run_models(const Invocation& call) {
   const config::Library library(call.data);
   report::Listing listing;
@@ -24,8 +42,6 @@ ExitCode run_models(const Invocation& call) {
                      {"source", "source"}};
   for (const std::string& name : library.names(config::PresetKind::model)) {
     const config::ModelSpec model = config::read_model(preset_node(name), library);
-    const auto published =
-        model.parameters_published ? report::Cell(*model.parameters_published) : report::Cell();
     listing.rows.push_back({name,
                             model.layers.value,
                             model.hidden.value,
@@ -36,10 +52,8 @@ ExitCode run_models(const Invocation& call) {
                             model.mlp_width.value,
                             model.vocabulary.value,
                             config::parameter_count(model),
-                            published,
-                            model.parameters_published
-                                ? report::Cell(config::agrees_with_published(model))
-                                : report::Cell(),
+                            published_count(model),
+                            agrees(model),
                             model.source});
   }
   return write_listing(call, listing);

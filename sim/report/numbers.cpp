@@ -86,7 +86,7 @@ std::string with_thousands(double value) {
   const std::size_t digits_begin = text.front() == '-' ? 1 : 0;
   for (std::size_t at = text.size(); at > digits_begin + 3;) {
     at -= 3;
-    text.insert(at, ",");
+    text.insert(at, 1, ',');
   }
   return text;
 }

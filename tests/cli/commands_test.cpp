@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -202,6 +203,49 @@ TEST_CASE("sums of every row are consistent", "[cli]") {
     CHECK(sum(sent["by_link"]) == total);
     CHECK(sum(row["peak_memory_bytes"]["by_item"]) == row["peak_memory_bytes"]["allocated"]);
   }
+}
+
+TEST_CASE("when tokens and ranks grow together Ulysses' activations stay, Megatron's grow",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const fs::path study = write_study(
+      folder,
+      "  - {name: u, ulysses: 8, zero: {stage: 0}}\n  - {name: m, tensor_parallel: 8}\n",
+      "sweep:\n"
+      "  - {workload.sequence: 16K, plans.u.ulysses: 2, plans.m.tensor_parallel: 2, "
+      "cluster.node.gpus: 2}\n"
+      "  - {workload.sequence: 64K, plans.u.ulysses: 8, plans.m.tensor_parallel: 8, "
+      "cluster.node.gpus: 8}\n");
+  const ProgramRun run = run_trireme("sweep '" + study.string() + "' --json");
+  REQUIRE(run.exit_code == 0);
+  const Json document = Json::parse(run.out);
+  const auto attention = [&](std::size_t row) {
+    return document["rows"][row]["sent_bytes_per_rank"]["activations"]["attention"]
+        .get<std::int64_t>();
+  };
+  // 8 N (P - 1) / P^2 with N = S h 2: N / P is the same, so 1/2 and 7/8 of 8 x 96 MiB.
+  CHECK(attention(0) == 4 * 96 * 1048576LL);
+  CHECK(attention(2) == 7 * 96 * 1048576LL);
+  // 5 N (P - 1) / P with N = 192 MiB and 768 MiB.
+  CHECK(attention(1) == 5 * 96 * 1048576LL);
+  CHECK(attention(3) == 5 * 672 * 1048576LL);
+}
+
+TEST_CASE("answers come at once", "[cli]") {
+  const auto best_of_five = [](const std::string& arguments) {
+    double best = 1e9;
+    for (int i = 0; i < 5; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      REQUIRE(run_trireme(arguments).exit_code == 0);
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      best = std::min(best, elapsed.count());
+    }
+    return best;
+  };
+  CHECK(best_of_five("") < 0.2);
+#ifdef NDEBUG
+  CHECK(best_of_five(std::string("compare ") + kStudy) < 0.1);
+#endif
 }
 
 TEST_CASE("explain's terms sum to compare's total", "[cli]") {

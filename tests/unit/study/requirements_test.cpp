@@ -7,7 +7,7 @@ namespace {
 
 ledger::PlanResult row(ledger::Verdict verdict, double exposed_fraction) {
   ledger::PlanResult result;
-  result.plan = "p";
+  result.plan = std::string("p");
   result.verdict = verdict;
   result.numbers.emplace();
   result.numbers->step.emplace();
