@@ -125,8 +125,7 @@ std::optional<Seconds> collective_op_time(const Program& program,
 /// The streams' clocks inside one segment.
 class SegmentClock {
  public:
-  explicit SegmentClock(const Program& program)
-      : program_(program), accesses_(program.tensors().size()) {}
+  explicit SegmentClock(const Program& program) : program_(program) {}
 
   void start(std::span<const Op> ops) {
     stream_.fill(Seconds(0));
@@ -134,6 +133,9 @@ class SegmentClock {
     length_ = Seconds(0);
     ++segment_;
     overlaps_ = std::any_of(ops.begin(), ops.end(), [](const Op& op) { return !op.blocking; });
+    if (overlaps_) {
+      accesses_.resize(program_.tensors().size());
+    }
   }
 
   void run(const Op& op, Seconds duration) {
