@@ -60,6 +60,38 @@ bool same_keys(const std::vector<PlanResult>& rows) {
   });
 }
 
+/// The leading columns of a table of points: one for each key that varies, or the whole point as
+/// text where rows of the sweep name different keys.
+class PointColumns {
+ public:
+  PointColumns(const std::vector<PlanResult>& rows, Table& table)
+      : as_text_(!rows.empty() && !same_keys(rows)) {
+    if (as_text_) {
+      table.columns.push_back({"point", Align::left});
+      return;
+    }
+    keys_ = varying_keys(rows);
+    for (const std::size_t key : keys_) {
+      table.columns.push_back({rows.front().point[key].key, Align::right});
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> cells(const PlanResult& row) const {
+    if (as_text_) {
+      return {point_text(row.point)};
+    }
+    std::vector<std::string> cells;
+    for (const std::size_t key : keys_) {
+      cells.push_back(row.point[key].text);
+    }
+    return cells;
+  }
+
+ private:
+  bool as_text_;
+  std::vector<std::size_t> keys_;
+};
+
 Bytes sent_over(const PlanResult& row, LinkClass link) {
   return row.numbers->bytes.sent_by_link[ledger::index(link)];
 }
@@ -171,10 +203,7 @@ std::string why_slower(const PlanResult& loser, const PlanResult& winner) {
 
 Table winners_table(const std::vector<PlanResult>& rows) {
   Table table;
-  const std::vector<std::size_t> varying = varying_keys(rows);
-  for (const std::size_t key : varying) {
-    table.columns.push_back({rows.front().point[key].key, Align::right});
-  }
+  const PointColumns point_columns(rows, table);
   table.columns.insert(table.columns.end(),
                        {{"fastest that fits", Align::left},
                         {"step", Align::right},
@@ -182,10 +211,7 @@ Table winners_table(const std::vector<PlanResult>& rows) {
                         {"step", Align::right},
                         {"longer by", Align::right}});
   for (const std::vector<PlanResult>& point : by_point(rows)) {
-    std::vector<std::string> cells;
-    for (const std::size_t key : varying) {
-      cells.push_back(point.front().point[key].text);
-    }
+    std::vector<std::string> cells = point_columns.cells(point.front());
     const std::vector<const PlanResult*> ranked = ranking(point);
     for (std::size_t place = 0; place < 2; ++place) {
       const bool there = place < ranked.size();
@@ -226,15 +252,7 @@ std::string point_text(const std::vector<PointValue>& point) {
 
 Table results_table(const std::vector<PlanResult>& rows) {
   Table table;
-  const bool columns_per_key = rows.empty() || same_keys(rows);
-  const std::vector<std::size_t> varying =
-      columns_per_key ? varying_keys(rows) : std::vector<std::size_t>();
-  for (const std::size_t key : varying) {
-    table.columns.push_back({rows.front().point[key].key, Align::right});
-  }
-  if (!columns_per_key) {
-    table.columns.push_back({"point", Align::left});
-  }
+  const PointColumns point_columns(rows, table);
   table.columns.insert(table.columns.end(),
                        {{"plan", Align::left},
                         {"verdict", Align::left},
@@ -251,13 +269,7 @@ Table results_table(const std::vector<PlanResult>& rows) {
                         {"MFU", Align::right},
                         {"bound by", Align::left}});
   for (const PlanResult& row : rows) {
-    std::vector<std::string> cells;
-    for (const std::size_t key : varying) {
-      cells.push_back(row.point[key].text);
-    }
-    if (!columns_per_key) {
-      cells.push_back(point_text(row.point));
-    }
+    std::vector<std::string> cells = point_columns.cells(row);
     cells.push_back(row.plan);
     cells.push_back(words(name(row.verdict)));
     add_numbers(row, links, cells);

@@ -10,10 +10,11 @@
 
 namespace trireme::report {
 
-/// A row per result. Keys that vary over the rows lead it as columns.
+/// A row per result. Keys that vary over the rows lead it as columns; where rows name different
+/// keys, the whole point does.
 [[nodiscard]] Table results_table(const std::vector<ledger::PlanResult>& rows);
 
-/// "workload.sequence 64K" of a point; the keys are those that vary over `rows`.
+/// "workload.sequence 64K, cluster.nodes 2" of a point.
 [[nodiscard]] std::string point_text(const std::vector<ledger::PointValue>& point);
 
 /// One sentence per crossover and memory wall: "parity of A and B at workload.sequence 61K: ...".

@@ -46,6 +46,18 @@ TEST_CASE("columns are the keys that vary and the links in use", "[unit]") {
   CHECK(two.rows[1].front() == "2K");
 }
 
+TEST_CASE("rows of a sweep that name different keys show the whole point", "[unit]") {
+  ledger::StudyResult result;
+  result.rows = {row("a", 1024, 1, 0), row("a", 2048, 2, 0)};
+  result.rows[0].point.push_back({"cluster.nodes", "2", std::int64_t{2}});
+  const Table table = results_table(result.rows);
+  CHECK(table.columns.front().title == "point");
+  CHECK(table.rows[0].front() == "workload.sequence 1K, cluster.nodes 2");
+  CHECK(table.rows[1].front() == "workload.sequence 2K");
+  const std::string text = to_markdown(result, "table.csv");
+  CHECK(text.find("| workload.sequence 2K | a | 2 s | - | - | - |") != std::string::npos);
+}
+
 TEST_CASE("why the others lose follows from their ledgers", "[unit]") {
   ledger::PlanResult large = row("c", 1024, 0.5, 0);
   large.verdict = ledger::Verdict::does_not_fit;
