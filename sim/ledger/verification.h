@@ -76,6 +76,7 @@ struct PlanVerification {
 struct VerificationResult {
   std::string study;
   std::string transport;  // what carried the messages
+  double tolerance = 0;   // the largest error that counts as rounding
   std::vector<PlanVerification> rows;
 
   [[nodiscard]] bool any(VerificationVerdict verdict) const {

@@ -101,6 +101,7 @@ class Program {
  private:
   friend class Builder;
   friend void derive_lifetimes(Program& program);
+  friend class ProgramEditor;  // of the tests: programs with deliberate faults
 
   Mesh mesh_;
   std::array<std::int64_t, kIndexCount> extents_{};

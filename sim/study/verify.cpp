@@ -17,6 +17,7 @@
 #include "sim/engine/execute/thread_transport.h"
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
+#include "sim/program/builder.h"
 #include "sim/study/rank_record.h"
 
 namespace trireme::study {
@@ -57,6 +58,8 @@ class Reference {
     constants_.rmsnorm = model_.rmsnorm;
     // Large enough that rounding of a gradient that is nearly zero does not decide its direction.
     constants_.adam_epsilon = 1e-6;
+    // Below the norm of the gradients, so that they are clipped.
+    constants_.clip_norm = 1e-3;
     initial_ = numbers_.initial_parameters();
     for (std::int64_t step = 0; step < options.steps; ++step) {
       batches_.push_back(numbers_.batch(step));
@@ -351,11 +354,11 @@ std::string transfer_name(const Program& program, const Op& op) {
   return fmt::format("operation {} on {}", operation_in_words(op), tensors);
 }
 
-/// Elements that each operation is to send in a step.
-std::map<std::string, std::int64_t> promised_elements(const Program& program,
-                                                      std::int64_t gpus_per_node,
-                                                      std::int64_t rank) {
-  std::map<std::string, std::int64_t> elements;
+/// Bytes that each operation is to send in a step.
+std::map<std::string, Bytes> promised_bytes(const Program& program,
+                                            std::int64_t gpus_per_node,
+                                            std::int64_t rank) {
+  std::map<std::string, Bytes> sent;
   program::for_each_run(program, [&](const program::Node& node, std::int64_t times) {
     const program::Segment& segment = program.segments()[node.segment];
     for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
@@ -366,25 +369,25 @@ std::map<std::string, std::int64_t> promised_elements(const Program& program,
       const cost::Group group = engine::place(program.mesh(), op.group, gpus_per_node);
       const std::int64_t position = program.mesh().position(rank, op.group);
       for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
-        const ElementType type = program.tensor(program.operands(op)[pair].ref.tensor).type;
-        const Bytes sent = engine::collective_bytes(program, op, pair, group, position).sent;
-        elements[transfer_name(program, op)] +=
-            times * exact_div(sent.value(), bytes_of(Elements(1), type).value());
+        sent[transfer_name(program, op)] +=
+            times * engine::collective_bytes(program, op, pair, group, position).sent;
       }
     }
   });
-  return elements;
+  return sent;
 }
 
-std::map<std::string, std::int64_t> executed_elements(const Program& program,
-                                                      const StepCounts& step) {
-  std::map<std::string, std::int64_t> elements;
+/// Bytes that each operation has sent: the tensors of one transfer have one type.
+std::map<std::string, Bytes> executed_bytes(const Program& program, const StepCounts& step) {
+  std::map<std::string, Bytes> sent;
   for (OpId id = 0; id < program.ops().size(); ++id) {
-    if (program.op(id).function == program::Function::collective || step.sent_elements[id] != 0) {
-      elements[transfer_name(program, program.op(id))] += step.sent_elements[id];
+    const Op& op = program.op(id);
+    if (op.function == program::Function::collective || step.sent_elements[id] != 0) {
+      const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
+      sent[transfer_name(program, op)] += bytes_of(Elements(step.sent_elements[id]), type);
     }
   }
-  return elements;
+  return sent;
 }
 
 /// Calls `visit(name, in a, in b)` for every name whose amounts differ.
@@ -486,12 +489,15 @@ class ByteCheck {
       }
     });
     for_each_difference(
-        executed_elements(executed_, counts),
-        promised_elements(promised_, gpus_per_node_, rank),
-        [&](const std::string& transfer, std::int64_t sent, std::int64_t promised) {
+        executed_bytes(executed_, counts),
+        promised_bytes(promised_, gpus_per_node_, rank),
+        [&](const std::string& transfer, Bytes sent, Bytes promised) {
           equal = false;
-          result.messages.push_back(fmt::format(
-              "{}: rank {} sent {} elements, the ledger has {}", transfer, rank, sent, promised));
+          result.messages.push_back(fmt::format("{}: rank {} sent {} bytes, the ledger has {}",
+                                                transfer,
+                                                rank,
+                                                sent.value(),
+                                                promised.value()));
         });
     if (!accounts.empty()) {
       book(ledger, counts.bytes, result);
@@ -653,14 +659,15 @@ std::vector<ledger::TracedOperation> trace_of(const Program& program) {
   return trace;
 }
 
-/// Executes the program on the ranks of this process. Rank 0 returns the records of all.
-std::vector<RankRecord> execute(const Program& program,
-                                const Reference& reference,
-                                std::int64_t gpus_per_node,
-                                std::int64_t steps,
-                                const RunRanks& run) {
-  std::vector<RankRecord> records;
-  run(program.mesh().ranks(), [&](std::int64_t rank, engine::Transport& transport) {
+/// Executes the program on the ranks of this process. Fills `records`, of every rank, where rank 0
+/// is. Returns why a rank failed.
+std::string execute(const Program& program,
+                    const Reference& reference,
+                    std::int64_t gpus_per_node,
+                    std::int64_t steps,
+                    const RunRanks& run,
+                    std::vector<RankRecord>& records) {
+  return run(program.mesh().ranks(), [&](std::int64_t rank, engine::Transport& transport) {
     RankRecord own =
         record_rank(program,
                     transport,
@@ -679,47 +686,67 @@ std::vector<RankRecord> execute(const Program& program,
       records.push_back(receive_record(transport, other));
     }
   });
-  return records;
 }
 
 }  // namespace
 
 RunRanks thread_ranks(std::chrono::milliseconds timeout) {
-  return [timeout](std::int64_t ranks, const RankBody& body) {
+  return [timeout](std::int64_t ranks, const RankBody& body) -> std::string {
     engine::ThreadNetwork network(ranks, timeout);
-    engine::run_ranks(network, body);
+    try {
+      engine::run_ranks(network, body);
+    } catch (const std::exception& failure) {  // of the execution, or of a rank that is lost
+      return failure.what();
+    }
+    return {};
   };
 }
 
-PlanVerification verify_program(const Plan& plan,
-                                const Program& promised,
-                                const Program& executed,
-                                std::int64_t gpus_per_node,
-                                const VerifyOptions& options,
-                                const RunRanks& run) {
+namespace {
+
+/// Executes one program and appends a message for everything that differs.
+void compare_with_reference(const Plan& plan,
+                            const Program& promised,
+                            const Program& executed,
+                            std::int64_t gpus_per_node,
+                            const VerifyOptions& options,
+                            const RunRanks& run,
+                            PlanVerification& result) {
+  Reference reference(plan, options);
+  std::vector<RankRecord> records;
+  const std::string failure =
+      execute(executed, reference, gpus_per_node, options.steps, run, records);
+  if (!failure.empty()) {
+    result.messages.push_back(failure);
+  } else if (!records.empty()) {
+    reference.run();
+    NumberCheck(executed, reference, records).run(result);
+    ByteCheck(promised, executed, gpus_per_node).run(records, result);
+    MemoryCheck(promised, executed).run(records, result);
+    result.wall_clock = records.front().steps.back().wall_clock;
+  }
+}
+
+}  // namespace
+
+PlanVerification verify_small_plan(const Plan& plan,
+                                   std::int64_t gpus_per_node,
+                                   const VerifyOptions& options,
+                                   const RunRanks& run,
+                                   const Lowering& executed) {
   PlanVerification result;
   result.plan = plan.name;
   result.model = in_words(plan);
   result.ranks = plan.ranks();
   result.steps = options.steps;
   try {
-    Reference reference(plan, options);
-    const std::vector<RankRecord> records =
-        execute(executed, reference, gpus_per_node, options.steps, run);
-    if (!records.empty()) {
-      reference.run();
-      NumberCheck(executed, reference, records).run(result);
-      ByteCheck(promised, executed, gpus_per_node).run(records, result);
-      MemoryCheck(promised, executed).run(records, result);
-      result.wall_clock = records.front().steps.back().wall_clock;
+    const Program program = executed(plan);
+    if (options.trace) {
+      result.trace = trace_of(program);
     }
-  } catch (const std::runtime_error& error) {  // of the execution, or a rank that was lost
-    result.messages.emplace_back(error.what());
-  } catch (const std::logic_error& error) {  // what a program asks for does not fit together
-    result.messages.emplace_back(error.what());
-  }
-  if (options.trace) {
-    result.trace = trace_of(executed);
+    compare_with_reference(plan, plan::lower(plan), program, gpus_per_node, options, run, result);
+  } catch (const program::BuildError& refusal) {  // a lowering that contradicts itself
+    result.messages.emplace_back(refusal.what());
   }
   result.verdict =
       result.messages.empty() ? VerificationVerdict::equal : VerificationVerdict::differs;
@@ -738,9 +765,7 @@ PlanVerification verify_plan(const Plan& plan,
                              std::int64_t gpus_per_node,
                              const VerifyOptions& options,
                              const RunRanks& run) {
-  const Plan small = shrink(plan, options.size, gpus_per_node);
-  const Program program = plan::lower(small);
-  return verify_program(small, program, program, gpus_per_node, options, run);
+  return verify_small_plan(shrink(plan, options.size, gpus_per_node), gpus_per_node, options, run);
 }
 
 ledger::VerificationResult verify_study(const config::StudySpec& study,
@@ -748,6 +773,7 @@ ledger::VerificationResult verify_study(const config::StudySpec& study,
                                         const RunRanks& run) {
   ledger::VerificationResult result;
   result.study = study.name;
+  result.tolerance = kVerifyTolerance;
   for (const config::PlanSpec& spec : study.plans) {
     const plan::Resolution resolution = plan::resolve(study, spec);
     if (resolution.feasibility.legal()) {

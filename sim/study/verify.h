@@ -1,7 +1,7 @@
 // Proves a plan's step program: executes it with real numbers on every rank and compares results,
 // bytes and memory with the dense reference and the ledgers.
 //
-// How loss and gradients are normalised: docs/decisions/0002-normalisation.md
+// How loss and gradients are normalised: docs/decisions/0006-normalisation.md
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,7 @@
 #include "sim/config/study_spec.h"
 #include "sim/engine/execute/transport.h"
 #include "sim/ledger/verification.h"
+#include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/program/program.h"
 #include "sim/study/small_model.h"
@@ -22,8 +23,9 @@ namespace trireme::study {
 using RankBody = std::function<void(std::int64_t rank, engine::Transport& transport)>;
 
 /// Runs `body` once for every one of `ranks` ranks that this process has: all of them as threads,
-/// or its own as one of several processes. Throws what a rank threw.
-using RunRanks = std::function<void(std::int64_t ranks, const RankBody& body)>;
+/// or its own as one of several processes. Returns why a rank failed, in words; empty when none
+/// did.
+using RunRanks = std::function<std::string(std::int64_t ranks, const RankBody& body)>;
 
 /// Ranks as threads of this process. `timeout`: how long one waits for a message.
 [[nodiscard]] RunRanks thread_ranks(std::chrono::milliseconds timeout = std::chrono::seconds(10));
@@ -38,15 +40,18 @@ struct VerifyOptions {
 /// Largest error, relative to the tensor's norm in the whole model, that counts as rounding.
 inline constexpr double kVerifyTolerance = 1e-10;
 
-/// Executes `executed`, a program of the small `plan`, and compares it with the dense reference and
-/// with the ledgers of `promised`: the same program, except where a test gives another. Whatever
-/// goes wrong is a message of the result. In a process without rank 0 the verdict is `equal`.
-[[nodiscard]] ledger::PlanVerification verify_program(const plan::Plan& plan,
-                                                      const program::Program& promised,
-                                                      const program::Program& executed,
-                                                      std::int64_t gpus_per_node,
-                                                      const VerifyOptions& options,
-                                                      const RunRanks& run);
+/// From a plan to the program that is executed.
+using Lowering = std::function<program::Program(const plan::Plan&)>;
+
+/// Lowers a plan that is small already, executes it and compares it with the dense reference and
+/// with the ledgers of its program. Whatever differs or fails is a message of the result. In a
+/// process without rank 0 the verdict is `equal`. A test may execute another program than the one
+/// whose ledgers count: `executed`.
+[[nodiscard]] ledger::PlanVerification verify_small_plan(const plan::Plan& plan,
+                                                         std::int64_t gpus_per_node,
+                                                         const VerifyOptions& options,
+                                                         const RunRanks& run,
+                                                         const Lowering& executed = plan::lower);
 
 /// Shrinks a legal plan, lowers and verifies it.
 [[nodiscard]] ledger::PlanVerification verify_plan(const plan::Plan& plan,

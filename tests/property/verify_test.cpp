@@ -1,0 +1,318 @@
+// Plans of every kind, executed with real numbers: results equal the dense reference, bytes and
+// memory equal the ledgers to the byte.
+#include "sim/study/verify.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "sim/plan/legality.h"
+#include "tests/catch.h"
+#include "tests/support/random_plan.h"
+
+namespace trireme {
+namespace {
+
+using config::ExchangeKind;
+using config::GradientReduce;
+using config::LossKind;
+using ledger::Quantity;
+using plan::AttentionLowering;
+using plan::MlpLowering;
+using plan::Plan;
+
+void check_equal(const ledger::PlanVerification& result) {
+  CAPTURE(result.model, result.messages);
+  CHECK(result.verdict == ledger::VerificationVerdict::equal);
+  for (const ledger::WorstError& error : result.error) {
+    CHECK(error.relative <= 1e-10);
+  }
+  CHECK(result.sent.executed == result.sent.ledger);
+  CHECK(result.peak.executed == result.peak.ledger);
+  CHECK(result.peak.executed > Bytes(0));
+}
+
+/// A random plan with sizes that execute in no time; every option stays.
+Plan small_random_plan(std::uint64_t seed) {
+  Plan plan = test::random_plan(seed);
+  plan::ModelShape& model = plan.model;
+  const std::int64_t degree = plan.group_degree;
+  const bool splits_heads = plan.attention != AttentionLowering::sequence_gather;
+  const std::int64_t ratio = model.heads / model.kv_heads;
+  model.layers = std::min<std::int64_t>(model.layers, 3);
+  model.kv_heads = splits_heads ? degree : std::min<std::int64_t>(model.kv_heads, 2);
+  model.heads = ratio * model.kv_heads;
+  model.head_dim = std::min<std::int64_t>(model.head_dim, 4);
+  if (model.rotary) {
+    model.head_dim += model.head_dim % 2;  // rotary embedding rotates pairs
+  }
+  model.hidden = 3 + model.hidden % 11;
+  const bool splits_features = plan.mlp == MlpLowering::megatron;
+  model.mlp_width = (1 + model.mlp_width % 5) * (splits_features ? degree : 1);
+  const std::int64_t shards = plan.sequence_sharded ? degree : 1;
+  const bool halves = plan.framework == config::Framework::megatron;  // S % (2 cp) = 0
+  plan.sequence = shards * (halves ? 2 : 1 + plan.sequence / shards % 3);
+  return plan;
+}
+
+void check_random_plans(int count) {
+  const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    const Plan plan = small_random_plan(seed);
+    CAPTURE(seed, test::describe(plan));
+    Feasibility feasibility;
+    plan::check_rules(plan, feasibility);
+    REQUIRE(feasibility.legal());
+    study::VerifyOptions options;
+    options.seed = seed;
+    // Nodes as large as the group, or smaller by a factor of two where that is a node at all.
+    const std::int64_t node = seed % 2 == 0 ? plan.group_degree : plan.ranks();
+    check_equal(study::verify_small_plan(plan, node, options, study::thread_ranks()));
+  }
+}
+
+/// A model with every part: grouped queries, SwiGLU, RMSNorm, rotary embedding, a vocabulary.
+Plan llama_like(std::int64_t degree, std::int64_t data) {
+  Plan plan;
+  plan.name = "llama-like";
+  plan.group_degree = degree;
+  plan.data_degree = data;
+  plan.model.layers = 2;
+  plan.model.hidden = 7;
+  plan.model.kv_heads = std::max<std::int64_t>(2, degree);
+  plan.model.heads = 2 * plan.model.kv_heads;
+  plan.model.head_dim = 2;
+  plan.model.mlp_width = 3 * degree;
+  plan.model.vocabulary = 37;
+  plan.sequence = 3 * degree;
+  plan.micro_batch = 2;
+  plan.micro_batches = 2;
+  return plan;
+}
+
+/// Multi-head attention, GELU, LayerNorm, every bias, learned positions, tied embeddings.
+Plan gpt_like(std::int64_t degree, std::int64_t data) {
+  Plan plan = llama_like(degree, data);
+  plan.name = "gpt-like";
+  plan.model.heads = plan.model.kv_heads;
+  plan.model.head_dim = 3;
+  plan.model.mlp_kind = config::MlpKind::gelu;
+  plan.model.norm = config::NormKind::layernorm;
+  plan.model.rotary = false;
+  plan.model.qkv_bias = true;
+  plan.model.output_bias = true;
+  plan.model.mlp_bias = true;
+  plan.model.tied_embeddings = true;
+  plan.model.learned_positions = 5;  // fewer than tokens: the table grows with the sequence
+  plan.micro_batch = 1;
+  return plan;
+}
+
+struct Composition {
+  const char* name;
+  AttentionLowering attention;
+  MlpLowering mlp;
+  bool sequence_sharded;
+};
+
+const std::vector<Composition> kCompositions = {
+    {"megatron with sequence parallelism",
+     AttentionLowering::megatron,
+     MlpLowering::megatron,
+     true},
+    {"megatron without", AttentionLowering::megatron, MlpLowering::megatron, false},
+    {"ulysses", AttentionLowering::ulysses, MlpLowering::replicated, true},
+    {"hybrid", AttentionLowering::ulysses, MlpLowering::megatron, true},
+    {"sequence gather", AttentionLowering::sequence_gather, MlpLowering::replicated, true},
+    {"sequence gather, megatron mlp",
+     AttentionLowering::sequence_gather,
+     MlpLowering::megatron,
+     true},
+};
+
+Plan composed(Plan plan, const Composition& parts) {
+  plan.name += std::string(", ") + parts.name;
+  plan.attention = parts.attention;
+  plan.mlp = parts.mlp;
+  plan.sequence_sharded = parts.sequence_sharded;
+  return plan;
+}
+
+void verify(const Plan& plan) {
+  CAPTURE(test::describe(plan));
+  check_equal(study::verify_small_plan(
+      plan, plan.group_degree, study::VerifyOptions{}, study::thread_ranks()));
+}
+
+/// Every composition of both models, with `change` applied.
+void for_each_composition(std::int64_t degree,
+                          std::int64_t data,
+                          const std::function<void(Plan&)>& change) {
+  for (const Composition& parts : kCompositions) {
+    for (Plan plan : {llama_like(degree, data), gpt_like(degree, data)}) {
+      plan = composed(std::move(plan), parts);
+      change(plan);
+      verify(plan);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random plans compute what the dense reference computes", "[property][verify]") {
+  check_random_plans(30);
+}
+
+TEST_CASE("many random plans compute what the dense reference computes",
+          "[property][verify][slow]") {
+  std::cout << "seed " << Catch::getSeed() << '\n';
+  check_random_plans(300);
+}
+
+TEST_CASE("verified: every composition on 1, 2, 4 and 8 ranks", "[property][verify]") {
+  const std::int64_t degree = GENERATE(1, 2, 4, 8);
+  for_each_composition(degree, 1, [&](Plan& plan) { plan.causal = degree != 4; });
+}
+
+TEST_CASE("verified: every ZeRO stage, with two data-parallel replicas", "[property][verify]") {
+  const std::int64_t stage = GENERATE(0, 1, 2, 3);
+  const bool rows = GENERATE(false, true);
+  for_each_composition(2, 2, [&](Plan& plan) {
+    plan.zero_stage = stage;
+    plan.shard_rows = rows;
+  });
+}
+
+TEST_CASE("verified: options of ZeRO", "[property][verify]") {
+  SECTION("gradients all-reduced, then a shard taken") {
+    for (const std::int64_t stage : {1, 2}) {
+      for_each_composition(2, 2, [&](Plan& plan) {
+        plan.zero_stage = stage;
+        plan.gradient_reduce = GradientReduce::all_reduce;
+        plan.gradient_type = ElementType::bf16;
+      });
+    }
+  }
+  SECTION("parameters kept from forward to backward") {
+    for_each_composition(4, 1, [](Plan& plan) {
+      plan.zero_stage = 3;
+      plan.reshard_after_forward = false;
+    });
+  }
+  SECTION("attention's parameters alone") {
+    for_each_composition(2, 2, [](Plan& plan) {
+      plan.zero_stage = 3;
+      plan.zero_scope = config::ZeroScope::attention;
+    });
+  }
+}
+
+TEST_CASE("verified: recomputed layers", "[property][verify]") {
+  for_each_composition(2, 2, [](Plan& plan) {
+    plan.recompute_layers = true;
+    plan.zero_stage = 3;
+    plan.reshard_after_forward = plan.attention != AttentionLowering::ulysses;
+  });
+}
+
+TEST_CASE("verified: every loss", "[property][verify]") {
+  const LossKind loss = GENERATE(LossKind::eager, LossKind::fused, LossKind::vocabulary_parallel);
+  for_each_composition(2, 2, [&](Plan& plan) {
+    const bool possible = loss != LossKind::vocabulary_parallel || plan.vocabulary_parallel();
+    plan.loss = possible ? loss : LossKind::eager;
+    plan.model.vocabulary = 128 + 37;  // the second rank has rows and padding
+    plan.sequence = 10;                // of which a chunk of the fused loss is not a whole part
+  });
+}
+
+TEST_CASE("verified: a split vocabulary that leaves ranks with padding alone",
+          "[property][verify]") {
+  const LossKind loss = GENERATE(LossKind::eager, LossKind::fused, LossKind::vocabulary_parallel);
+  Plan plan = composed(llama_like(4, 1), kCompositions[0]);
+  plan.loss = loss;  // 37 rows of 512: ranks 1 to 3 have none
+  verify(plan);
+}
+
+TEST_CASE("verified: exchanges apart, and without rotary embedding", "[property][verify]") {
+  for (const ExchangeKind exchange : {ExchangeKind::packed, ExchangeKind::separate}) {
+    for_each_composition(4, 1, [&](Plan& plan) {
+      plan.exchange = exchange;
+      plan.model.rotary = !plan.model.rotary && plan.model.head_dim % 2 == 0;
+    });
+  }
+}
+
+TEST_CASE("verified: without a vocabulary, and without clipping", "[property][verify]") {
+  for_each_composition(4, 2, [](Plan& plan) {
+    plan.model.vocabulary = 0;
+    plan.model.tied_embeddings = false;
+    plan.model.learned_positions = 0;
+    plan.clip_gradients = false;
+  });
+}
+
+TEST_CASE("verified: every attention kernel's workspaces", "[property][verify]") {
+  for (const config::AttentionKernel kernel : {config::AttentionKernel::flash2,
+                                               config::AttentionKernel::flash3,
+                                               config::AttentionKernel::cudnn}) {
+    for_each_composition(2, 1, [&](Plan& plan) { plan.kernel = kernel; });
+  }
+}
+
+TEST_CASE("verified: a step is the same however its sequences are split", "[property][verify]") {
+  // Four sequences as micro batches, as sequences of a micro batch and as data-parallel replicas,
+  // each over one, two and four sequence ranks: the reference gets the same numbers, and so does
+  // every rank. A mean taken over the ranks of one of them alone would differ.
+  struct Split {
+    std::int64_t micro_batches;
+    std::int64_t micro_batch;
+    std::int64_t data;
+  };
+
+  std::vector<std::int64_t> ids;  // of the first split
+  for (const Split split : {Split{4, 1, 1}, Split{1, 4, 1}, Split{1, 1, 4}, Split{2, 1, 2}}) {
+    for (const std::int64_t degree : {1, 2, 4}) {
+      Plan plan = llama_like(degree, split.data);
+      plan.model.kv_heads = 4;
+      plan.model.heads = 8;
+      plan.model.mlp_width = 4;
+      plan.sequence = 4;
+      plan.micro_batches = split.micro_batches;
+      plan.micro_batch = split.micro_batch;
+      CAPTURE(split.micro_batches, split.micro_batch, split.data, degree);
+      const engine::DenseBatch batch = study::SmallNumbers(plan, 1).batch(0);
+      ids = ids.empty() ? batch.ids : ids;
+      CHECK(batch.sequences == 4);
+      CHECK(batch.ids == ids);
+      verify(plan);
+    }
+  }
+}
+
+TEST_CASE("shrunk models keep what a model is", "[property][verify]") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Plan plan = test::random_plan(std::uint64_t{1000003} * Catch::getSeed() + seed);
+    CAPTURE(test::describe(plan));
+    Feasibility feasibility;
+    plan::check_rules(plan, feasibility);
+    if (!feasibility.legal()) {
+      continue;
+    }
+    const Plan small = study::shrink(plan, study::ModelSize::least, plan.group_degree);
+    CHECK(small.model.heads * plan.model.kv_heads == plan.model.heads * small.model.kv_heads);
+    CHECK(small.group_degree == plan.group_degree);
+    CHECK(small.data_degree == plan.data_degree);
+    CHECK(small.model.hidden % 2 == 1);
+    CHECK(small.model.hidden != small.model.heads * small.model.head_dim);
+    CHECK((small.model.vocabulary == 0) == (plan.model.vocabulary == 0));
+    CHECK(small.model.tied_embeddings == plan.model.tied_embeddings);
+    CHECK(small.zero_stage == plan.zero_stage);
+    CHECK(small.sequence % small.group_degree == 0);
+  }
+}
+
+}  // namespace trireme
