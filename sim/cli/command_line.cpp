@@ -228,7 +228,8 @@ std::string help_text() {
       "  trireme compare reports/ulysses-vs-megatron/study.yaml\n"
       "  trireme explain reports/ulysses-vs-megatron/study.yaml --plan hybrid\n"
       "\n"
-      "exit codes: 0 done, 1 bug, 2 command line, 3 input file, 4 infeasible\n";
+      "exit codes: 0 done, 1 bug, 2 command line, 3 input file, 4 infeasible,\n"
+      "  5 validation bound missed, 6 device or a lost rank\n";
   return text;
 }
 

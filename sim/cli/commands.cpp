@@ -29,6 +29,15 @@ void add_explain(po::options_description& options) {
       "draw owners for T tokens and H heads, such as 16x8");
 }
 
+void add_verify(po::options_description& options) {
+  add_plan(options);
+  options.add_options()("transport",
+                        po::value<std::string>()->value_name("KIND"),
+                        "how ranks exchange messages: threads (default), or mpi under mpirun")(
+      "full-trace", po::bool_switch(), "print each operation with shapes and owners")(
+      "time", po::bool_switch(), "run larger sizes and print the wall-clock of each phase");
+}
+
 constexpr std::array kCommands = {
     Command{"compare",
             "which of my plans wins?",
@@ -55,6 +64,15 @@ constexpr std::array kCommands = {
             "  trireme explain study.yaml --plan hybrid --json -o hybrid.json\n",
             add_explain,
             run_explain},
+    Command{"verify",
+            "is the program right? executes it with real numbers on every rank",
+            "STUDY.yaml",
+            Writes::result,
+            "  trireme verify reports/ulysses-vs-megatron/study.yaml\n"
+            "  trireme verify study.yaml --plan hybrid --full-trace\n"
+            "  mpirun -n 8 trireme verify study.yaml --transport mpi\n",
+            add_verify,
+            run_verify},
     Command{"report",
             "show my team: report.md and table.csv of a study",
             "STUDY.yaml",

@@ -34,6 +34,7 @@ struct Command {
 ExitCode run_compare(const Invocation& call);
 ExitCode run_sweep(const Invocation& call);
 ExitCode run_explain(const Invocation& call);
+ExitCode run_verify(const Invocation& call);
 ExitCode run_report(const Invocation& call);
 ExitCode run_models(const Invocation& call);
 ExitCode run_clusters(const Invocation& call);

@@ -14,10 +14,7 @@
 
 namespace trireme::cli {
 
-namespace {
-
-/// The file, or the built-in study of that path where there is no such file.
-config::StudyFile read_file_or_built_in(const Invocation& call) {
+config::StudyFile read_study_silently(const Invocation& call) {
   std::error_code ignored;
   if (!std::filesystem::exists(call.argument, ignored)) {
     for (const config::EmbeddedFile& file : config::embedded_files()) {
@@ -31,10 +28,8 @@ config::StudyFile read_file_or_built_in(const Invocation& call) {
   return config::StudyFile::read(call.argument, call.data);
 }
 
-}  // namespace
-
 config::StudyFile read_study_of(const Invocation& call) {
-  config::StudyFile file = read_file_or_built_in(call);
+  config::StudyFile file = read_study_silently(call);
   std::vector<std::string> plans;
   for (const config::PlanSpec& plan : file.base().plans) {
     plans.push_back(plan.name);

@@ -12,6 +12,9 @@ namespace trireme::cli {
 /// reports/ulysses-vs-megatron/study.yaml, and echoes the defaults that it used.
 [[nodiscard]] config::StudyFile read_study_of(const Invocation& call);
 
+/// As read_study_of, without a word.
+[[nodiscard]] config::StudyFile read_study_silently(const Invocation& call);
+
 /// Notes on stderr: requirements that fail, why rows do not run, what results leave out.
 void note_result(const ledger::StudyResult& result);
 
