@@ -18,9 +18,9 @@ struct ExecutionConstants {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double adam_epsilon = 1e-8;
-  double weight_decay = 0.1;  // decoupled, of every parameter
-  double clip_norm = 1.0;     // largest norm of all gradients together
-  bool rmsnorm = true;        // else LayerNorm
+  double weight_decay = 0.1;        // decoupled, of every parameter
+  double clip_norm = 1.0;           // largest norm of all gradients together
+  bool rmsnorm = true;              // else LayerNorm
   std::int64_t optimizer_step = 1;  // from 1, for Adam's bias correction
 };
 
@@ -35,9 +35,7 @@ struct LocalTensor {
   std::array<std::int64_t, program::kMaxDims> first{};   // logical index of the first element
   std::array<std::int64_t, program::kMaxDims> valid{};   // extent without padding
 
-  [[nodiscard]] std::int64_t elements() const {
-    return static_cast<std::int64_t>(values.size());
-  }
+  [[nodiscard]] std::int64_t elements() const { return static_cast<std::int64_t>(values.size()); }
 };
 
 struct KernelContext {
