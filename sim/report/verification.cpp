@@ -47,10 +47,10 @@ Json error_value(double relative) {
   return std::isfinite(relative) ? Json(nine_digits(relative)) : Json(nullptr);
 }
 
-Json counted_object(const Counted& bytes) {
+Json counted_object(const PlanVerification& row, const Counted& bytes) {
   Json object;
-  object["counted"] = bytes.executed.value();
-  object["ledger"] = bytes.ledger.value();
+  object["counted"] = was_executed(row) ? Json(bytes.executed.value()) : Json(nullptr);
+  object["ledger"] = was_executed(row) ? Json(bytes.ledger.value()) : Json(nullptr);
   return object;
 }
 
@@ -79,12 +79,12 @@ Json row_object(const PlanVerification& row, bool with_time) {
     object["worst_tensors"][quantity] = executed ? Json(row.error[i].tensor) : Json(nullptr);
   }
   Json& sent = object["sent_bytes_per_rank"];
-  sent["total"] = executed ? counted_object(row.sent) : Json(nullptr);
+  sent["total"] = counted_object(row, row.sent);
   for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
     sent["by_collective"][std::string(kCollectiveNames[i])] =
-        executed ? counted_object(row.sent_by_collective[i]) : Json(nullptr);
+        counted_object(row, row.sent_by_collective[i]);
   }
-  object["peak_memory_bytes"] = executed ? counted_object(row.peak) : Json(nullptr);
+  object["peak_memory_bytes"] = counted_object(row, row.peak);
   if (with_time) {
     for (std::size_t i = 0; i < kPhaseNames.size(); ++i) {
       object["wall_clock_seconds"][std::string(kPhaseNames[i])] =
@@ -202,19 +202,7 @@ std::string to_csv(const VerificationResult& result) {
   for (const PlanVerification& row : result.rows) {
     std::vector<std::string> names;
     std::vector<std::string> cells;
-    // An illegal plan's accounts are empty as a whole; its columns are those of the others.
-    PlanVerification shown = row;
-    if (!was_executed(row)) {
-      shown.verdict = VerificationVerdict::equal;
-    }
-    flatten(row_object(shown, false), {}, names, cells);
-    if (!was_executed(row)) {
-      for (std::size_t i = 0; i < names.size(); ++i) {
-        cells[i] = names[i] == "plan"      ? row.plan
-                   : names[i] == "verdict" ? std::string(name(row.verdict))
-                                           : std::string();
-      }
-    }
+    flatten(row_object(row, false), {}, names, cells);
     if (text.empty()) {
       text += csv_line(names);
     }

@@ -136,10 +136,10 @@ std::string in_words(const Plan& plan) {
   if (model.vocabulary > 0) {
     text += fmt::format(", V {}", model.vocabulary);
   }
-  return text + fmt::format(", S {}, {} micro batches of {} sequences on {} ranks",
+  return text + fmt::format(", S {}, B {}, micro batches {}, ranks {}",
                             plan.sequence,
-                            plan.micro_batches,
                             plan.micro_batch * plan.data_degree,
+                            plan.micro_batches,
                             plan.ranks());
 }
 

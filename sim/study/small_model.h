@@ -22,7 +22,7 @@ enum class ModelSize : std::uint8_t {
 /// Precondition: `plan` is legal; the result is, too.
 [[nodiscard]] plan::Plan shrink(const plan::Plan& plan, ModelSize size, std::int64_t gpus_per_node);
 
-/// "3 layers, h 13, 8 heads of 2, 8 key/value heads, f 24, S 24, ..."
+/// "3 layers, h 13, 8 heads of 3, 8 of keys and values, f 24, S 24, B 1, ..."
 [[nodiscard]] std::string in_words(const plan::Plan& plan);
 
 [[nodiscard]] engine::DenseModel dense_model(const plan::Plan& plan);

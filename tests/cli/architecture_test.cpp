@@ -117,10 +117,16 @@ std::set<std::string> paths_of_documents() {
     REQUIRE(run.exit_code == 4);
     collect_paths(Json::parse(run.out), "", paths);
   }
+  for (const char* options : {"", " --plan u --full-trace --time"}) {
+    const ProgramRun run = run_trireme("verify '" + study.string() + "' --json" + options);
+    REQUIRE(run.exit_code == 0);
+    collect_paths(Json::parse(run.out), "", paths);
+  }
   return paths;
 }
 
-TEST_CASE("every field of compare and sweep has a row that names an existing function", "[cli]") {
+TEST_CASE("every field of compare, sweep and verify has a row that names an existing function",
+          "[cli]") {
   const std::vector<DocumentedField> fields = documented_fields();
   REQUIRE(fields.size() > 20);
   const std::set<std::string> paths = paths_of_documents();

@@ -69,7 +69,7 @@ void check_random_plans(int count) {
     REQUIRE(feasibility.legal());
     study::VerifyOptions options;
     options.seed = seed;
-    // Nodes as large as the group, or smaller by a factor of two where that is a node at all.
+    // Nodes of one group, or one node of all ranks.
     const std::int64_t node = seed % 2 == 0 ? plan.group_degree : plan.ranks();
     check_equal(study::verify_small_plan(plan, node, options, study::thread_ranks()));
   }
