@@ -15,11 +15,11 @@ using FlowId = std::uint32_t;
 
 /// A fluid network: each flow has a rate, and rates change only when flows start or end.
 ///
-/// EQ max-min-rates: every flow crosses a saturated link on which no flow is faster
-///   found by filling links together: r = min over links C / n; flows over the links that reach it
-///   are fixed at r, which is taken from the links they cross
+/// EQ max-min-rates: r = min over links C / n, again for the flows that are left, until none is:
+///   a flow that crosses a link which reaches the minimum keeps r, and its links lose r of C and 1
+///   of n. Then every flow crosses a saturated link on which no flow is faster.
 ///   C  what is left of a link's capacity      [bytes/second]
-///   n  flows over it that are not fixed yet   [1]
+///   n  flows over it that have no rate yet    [1]
 ///   r  their rate                             [bytes/second]
 /// Source: bertsekas1992, section 6.5.2, max-min flow control
 /// Valid:  flows long against a round trip; no reordering, no loss
