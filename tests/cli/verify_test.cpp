@@ -57,13 +57,13 @@ TEST_CASE("verify: a table, a plan alone, a trace and seconds", "[cli]") {
 
   const ProgramRun trace = run_trireme(kStudy + " --plan hybrid --full-trace");
   CHECK(trace.exit_code == 0);
-  // 24 tokens over 8 ranks, packed by key/value head: three of one dimension of 3 each.
+  // 32 tokens over 8 ranks, packed by key/value head: three of one dimension of 3 each.
   CHECK_THAT(
       trace.out,
       ContainsSubstring("forward, attention: qkv, exchanged (all_to_all), 3 times\n"
                         "    reads send buffer of the exchange to heads [B, S/8, g, a/g+2, d] "
-                        "= [1, 3, 8, 3, 3]: shard of S over sequence\n"
-                        "    writes qkv, exchanged [B, S, g/8, a/g+2, d] = [1, 24, 1, 3, 3]: "
+                        "= [1, 4, 8, 3, 3]: shard of S over sequence\n"
+                        "    writes qkv, exchanged [B, S, g/8, a/g+2, d] = [1, 32, 1, 3, 3]: "
                         "shard of g over sequence\n"));
   CHECK(trace.out.find("megatron-sp") == std::string::npos);
 
