@@ -27,11 +27,8 @@ namespace trireme::cost {
     return multi_node_ring_time(
         gathered, 1, group.ranks, group.ranks_per_node, nic_rate, ring.all_gather_step, ring);
   }
-  const double chunk = static_cast<double>(gathered.value()) / static_cast<double>(group.ranks);
-  return node_collective_time(static_cast<double>(group.ranks - 1) * chunk,
-                              chunk,
-                              group.ranks,
-                              machine.collectives.all_gather);
+  return node_collective_time(
+      gathered, 1, group.ranks, group.ranks, machine.collectives.all_gather);
 }
 
 /// Reduce-scatter of a buffer of `reduced` bytes.
@@ -44,11 +41,8 @@ namespace trireme::cost {
     return multi_node_ring_time(
         reduced, 1, group.ranks, group.ranks_per_node, nic_rate, ring.reduce_scatter_step, ring);
   }
-  const double chunk = static_cast<double>(reduced.value()) / static_cast<double>(group.ranks);
-  return node_collective_time(static_cast<double>(group.ranks - 1) * chunk,
-                              chunk,
-                              group.ranks,
-                              machine.collectives.reduce_scatter);
+  return node_collective_time(
+      reduced, 1, group.ranks, group.ranks, machine.collectives.reduce_scatter);
 }
 
 /// Whether an all-reduce of elements of `type` is computed by the node's switches.
@@ -73,14 +67,9 @@ namespace trireme::cost {
         reduced, 2, group.ranks, group.ranks_per_node, nic_rate, ring.all_reduce_step, ring);
   }
   if (reduces_in_switches(type, group, machine)) {
-    return switch_all_reduce_time(static_cast<double>(reduced.value()),
-                                  *machine.collectives.all_reduce_nvls);
+    return switch_all_reduce_time(reduced, *machine.collectives.all_reduce_nvls);
   }
-  const double chunk = static_cast<double>(reduced.value()) / static_cast<double>(group.ranks);
-  return node_collective_time(2 * static_cast<double>(group.ranks - 1) * chunk,
-                              chunk,
-                              group.ranks,
-                              machine.collectives.all_reduce);
+  return node_collective_time(reduced, 2, group.ranks, group.ranks, machine.collectives.all_reduce);
 }
 
 /// All-to-all in which each rank holds `held` bytes, the chunk that it keeps included.
@@ -96,11 +85,7 @@ namespace trireme::cost {
                                       machine.multi_node.all_to_all,
                                       machine.collectives.all_to_all);
   }
-  const double chunk = static_cast<double>(held.value()) / static_cast<double>(group.ranks);
-  return node_collective_time(static_cast<double>(group.ranks - 1) * chunk,
-                              chunk,
-                              group.ranks,
-                              machine.collectives.all_to_all);
+  return node_collective_time(held, 1, group.ranks, group.ranks, machine.collectives.all_to_all);
 }
 
 /// One hop of a ring exchange: each rank sends a block to its successor, and the slowest hop

@@ -34,9 +34,8 @@ namespace trireme::cost {
                                                         const NodeCollectiveCosts& inside) {
   const double chunk = static_cast<double>(held.value()) / static_cast<double>(ranks);
   const auto remote_ranks = static_cast<double>(ranks - ranks_per_node);
-  const auto local_peers = static_cast<double>(ranks_per_node - 1);
   const Seconds outside(remote_ranks * chunk / (costs.nic_efficiency * nic_rate.value()));
-  const Seconds local = node_collective_time(local_peers * chunk, chunk, ranks_per_node, inside);
+  const Seconds local = node_collective_time(held, 1, ranks_per_node, ranks, inside);
   return costs.start + remote_ranks * costs.per_remote_rank + std::max(outside, local);
 }
 

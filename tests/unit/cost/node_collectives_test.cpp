@@ -32,7 +32,9 @@ TEST_CASE("the five terms of a collective inside a node", "[cost]") {
   // 5 + 1 * 3 + 9e6 / 400e9 (22.5) + 6 * sqrt(9) (18) + 3e6 / 1000e9 (3) = 51.5 us
   const MachineCosts machine = example_machine();
   const Group group{.ranks = 4, .ranks_per_node = 4};
-  CHECK(node_collective_time(9e6, 3e6, 4, kCosts).value() == Approx(51.5e-6));
+  // The same four as part of 8 ranks that share 24 MB.
+  CHECK(node_collective_time(Bytes(24'000'000), 1, 4, 8, kCosts).value() == Approx(51.5e-6));
+  CHECK(node_collective_time(Bytes(12'000'000), 1, 4, 4, kCosts).value() == Approx(51.5e-6));
   CHECK(all_gather_time(Bytes(12'000'000), group, kNoNic, machine).value() == Approx(51.5e-6));
   CHECK(reduce_scatter_time(Bytes(12'000'000), group, kNoNic, machine).value() == Approx(51.5e-6));
   CHECK(all_to_all_time(Bytes(12'000'000), group, kNoNic, machine).value() == Approx(51.5e-6));
