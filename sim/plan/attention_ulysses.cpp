@@ -41,9 +41,7 @@ AttentionParameters declare(Step& step, Parameters& parameters) {
 }
 
 void emit_exchange(Step& step, std::string_view label, Ref from, Ref to) {
-  const std::array in{read(from)};
-  const std::array out{write(to)};
-  step.b.emit_collective(CollectiveKind::all_to_all, label, kGroup, in, out);
+  step.b.emit_collective(CollectiveKind::all_to_all, label, kGroup, from, to);
 }
 
 /// From every head of this rank's tokens to this rank's heads of every token. Heads for one peer

@@ -1,7 +1,6 @@
 // The borders of Megatron's tensor-parallel regions: where tokens are gathered and sums are made.
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "sim/plan/step.h"
@@ -44,16 +43,13 @@ inline void emit_sum_into(Step& step,
                           Ref result,
                           std::string_view label,
                           program::Completion completion = program::Completion::blocking) {
-  const std::array in{program::read(partial)};
-  const std::array out{program::write(result)};
-  step.b
-      .emit_collective(
-          step.plan.sequence_sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-          label,
-          kGroup,
-          in,
-          out)
-      .blocking = completion == program::Completion::blocking;
+  step.b.emit_collective(
+      step.plan.sequence_sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+      label,
+      kGroup,
+      partial,
+      result,
+      completion);
 }
 
 }  // namespace trireme::plan

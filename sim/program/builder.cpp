@@ -228,6 +228,19 @@ Op& Builder::emit_collective(CollectiveKind kind,
   return op;
 }
 
+Op& Builder::emit_collective(CollectiveKind kind,
+                             std::string_view label,
+                             AxisMask group,
+                             Ref from,
+                             Ref to,
+                             Completion completion) {
+  const std::array in{read(from)};
+  const std::array out{write(to)};
+  Op& op = emit_collective(kind, label, group, in, out);
+  op.blocking = completion == Completion::blocking;
+  return op;
+}
+
 TensorId Builder::declare_result(Ref like, std::string_view name, const Layout& layout) {
   Tensor result = tensor(like.tensor);
   result.name = name;
@@ -257,10 +270,7 @@ Ref Builder::all_gather(Ref from, AxisMask group, std::string_view result, Compl
   }
   const Layout whole = tensor(from.tensor).layout.with(group, Placement::replicate());
   const Ref to = same_instance(declare_result(from, result, whole), from);
-  const std::array in{read(from)};
-  const std::array out{write(to)};
-  emit_collective(CollectiveKind::all_gather, result, group, in, out).blocking =
-      completion == Completion::blocking;
+  emit_collective(CollectiveKind::all_gather, result, group, from, to, completion);
   return to;
 }
 
@@ -271,10 +281,7 @@ Ref Builder::reduce_scatter(
   }
   const Layout shard = tensor(from.tensor).layout.with(group, Placement::shard(dim));
   const Ref to = same_instance(declare_result(from, result, shard), from);
-  const std::array in{read(from)};
-  const std::array out{write(to)};
-  emit_collective(CollectiveKind::reduce_scatter, result, group, in, out).blocking =
-      completion == Completion::blocking;
+  emit_collective(CollectiveKind::reduce_scatter, result, group, from, to, completion);
   return to;
 }
 
@@ -287,10 +294,7 @@ Ref Builder::all_reduce_in_place(Ref from,
   }
   const Layout whole = tensor(from.tensor).layout.with(group, Placement::replicate());
   const Ref to = same_instance(declare_in_place(from.tensor, result, whole), from);
-  const std::array in{read(from)};
-  const std::array out{write(to)};
-  emit_collective(CollectiveKind::all_reduce, result, group, in, out).blocking =
-      completion == Completion::blocking;
+  emit_collective(CollectiveKind::all_reduce, result, group, from, to, completion);
   return to;
 }
 
@@ -300,9 +304,7 @@ Ref Builder::all_to_all(Ref from, AxisMask group, int split_dim, std::string_vie
   }
   const Layout exchanged = tensor(from.tensor).layout.with(group, Placement::shard(split_dim));
   const Ref to = same_instance(declare_result(from, result, exchanged), from);
-  const std::array in{read(from)};
-  const std::array out{write(to)};
-  emit_collective(CollectiveKind::all_to_all, result, group, in, out);
+  emit_collective(CollectiveKind::all_to_all, result, group, from, to);
   return to;
 }
 

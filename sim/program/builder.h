@@ -122,6 +122,14 @@ class Builder {
                       std::span<const Operand> from,
                       std::span<const Operand> to);
 
+  /// Emits a collective that carries `from` into `to`.
+  Op& emit_collective(CollectiveKind kind,
+                      std::string_view label,
+                      AxisMask group,
+                      Ref from,
+                      Ref to,
+                      Completion completion = Completion::blocking);
+
   /// Collectives over one tensor, whose result they declare: same element type, indices and
   /// component. Over a group of one rank nothing is emitted and the input itself is returned.
   Ref all_gather(Ref from,
