@@ -1,106 +1,22 @@
 #include "sim/program/lifetimes.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <iterator>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "sim/program/builder.h"
+#include "sim/program/instances.h"
 
 namespace trireme::program {
 
 namespace {
 
 constexpr std::size_t kMaxDepth = 8;
-
-/// The values lo, lo + stride, ..., hi of an index.
-struct Range {
-  std::int32_t lo = 0;
-  std::int32_t hi = 0;
-  std::int32_t stride = 1;
-
-  [[nodiscard]] bool contains(const Range& other) const {
-    return lo <= other.lo && other.hi <= hi && (other.lo - lo) % stride == 0 &&
-           (other.lo == other.hi || other.stride % stride == 0);
-  }
-
-  [[nodiscard]] bool disjoint(const Range& other) const {
-    if (hi < other.lo || other.hi < lo) {
-      return true;
-    }
-    const std::int32_t common =
-        std::gcd(lo == hi ? 0 : stride, other.lo == other.hi ? 0 : other.stride);
-    return common > 1 && (other.lo - lo) % common != 0;
-  }
-};
-
-/// Instances of a tensor: one range per index; indices it does not vary over stay at zero.
-struct Instances {
-  std::array<Range, kIndexCount> range{};
-
-  [[nodiscard]] bool contains(const Instances& other) const {
-    for (std::size_t i = 0; i < kIndexCount; ++i) {
-      if (!range[i].contains(other.range[i])) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  [[nodiscard]] bool disjoint(const Instances& other) const {
-    for (std::size_t i = 0; i < kIndexCount; ++i) {
-      if (range[i].disjoint(other.range[i])) {
-        return true;
-      }
-    }
-    return false;
-  }
-};
-
-using Strides = std::array<std::int32_t, kIndexCount>;  // 0: only single values so far
-
-/// Makes `strides` those of `instances` too. Returns false where they differ already.
-bool adopt(Strides& strides, const Instances& instances) {
-  for (std::size_t i = 0; i < kIndexCount; ++i) {
-    const Range& range = instances.range[i];
-    if (range.lo != range.hi) {
-      if (strides[i] != 0 && strides[i] != range.stride) {
-        return false;
-      }
-      strides[i] = range.stride;
-    }
-  }
-  return true;
-}
-
-/// Takes `cut` out of `whole`, appending what is left to `rest`. All ranges have these strides.
-void subtract(Instances whole,
-              const Instances& cut,
-              const Strides& strides,
-              std::vector<Instances>& rest) {
-  if (whole.disjoint(cut)) {
-    rest.push_back(whole);
-    return;
-  }
-  for (std::size_t i = 0; i < kIndexCount; ++i) {
-    Instances piece = whole;
-    if (whole.range[i].lo < cut.range[i].lo) {
-      piece.range[i].hi = cut.range[i].lo - strides[i];
-      rest.push_back(piece);
-      whole.range[i].lo = cut.range[i].lo;
-    }
-    piece = whole;
-    if (whole.range[i].hi > cut.range[i].hi) {
-      piece.range[i].lo = cut.range[i].hi + strides[i];
-      rest.push_back(piece);
-      whole.range[i].hi = cut.range[i].hi;
-    }
-  }
-}
 
 enum class Overlap { none, some, all };
 
@@ -149,9 +65,9 @@ class LifetimeDeriver {
     sort_uses_by_memory();
     births_.reserve(tensors_.size());
     deaths_.reserve(tensors_.size());
-    for (TensorId root = 0; root < tensors_.size(); ++root) {
+    for (std::size_t root = 0; root < tensors_.size(); ++root) {
       if (tensors_[root].root == root) {
-        derive(root);
+        derive(static_cast<TensorId>(root));
       }
     }
   }
@@ -382,7 +298,7 @@ class LifetimeDeriver {
 
   /// How much of `use` the other uses reach as well; `some` where different strides meet.
   template <class Iterator>
-  Overlap overlap(const Use& use, Iterator begin, Iterator end) const {
+  [[nodiscard]] Overlap overlap(const Use& use, Iterator begin, Iterator end) const {
     bool touched = false;
     Strides strides{};
     bool one_stride = adopt(strides, use.instances);
