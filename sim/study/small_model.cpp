@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
+#include "sim/core/counter_random.h"
 #include "sim/plan/legality.h"
 
 namespace trireme::study {
@@ -90,19 +90,6 @@ ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
   return model;
 }
 
-/// One round of splitmix64, which turns a counter into bits without a pattern.
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31U);
-}
-
-/// In (0, 1).
-double unit(std::uint64_t bits) {
-  return (static_cast<double>(bits >> 11U) + 0.5) * 0x1p-53;
-}
-
 }  // namespace
 
 Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
@@ -176,21 +163,18 @@ SmallNumbers::SmallNumbers(const Plan& plan, std::uint64_t seed)
 std::uint64_t SmallNumbers::bits(std::string_view name,
                                  std::int64_t instance,
                                  std::int64_t index) const {
-  std::uint64_t state = mixed(seed_);
+  std::uint64_t state = mixed_bits(seed_);
   for (const char letter : name) {
-    state = mixed(state ^ static_cast<std::uint64_t>(static_cast<unsigned char>(letter)));
+    state = mixed_bits(state ^ static_cast<std::uint64_t>(static_cast<unsigned char>(letter)));
   }
-  state = mixed(state ^ static_cast<std::uint64_t>(instance));
-  return mixed(state ^ static_cast<std::uint64_t>(index));
+  state = mixed_bits(state ^ static_cast<std::uint64_t>(instance));
+  return mixed_bits(state ^ static_cast<std::uint64_t>(index));
 }
 
-/// Box and Muller's pair, of which one is taken.
 double SmallNumbers::normal(std::string_view name,
                             std::int64_t instance,
                             std::int64_t index) const {
-  const std::uint64_t first = bits(name, instance, index);
-  const double radius = std::sqrt(-2.0 * std::log(unit(first)));
-  return radius * std::cos(2.0 * std::numbers::pi * unit(mixed(first)));
+  return standard_normal(bits(name, instance, index));
 }
 
 engine::DenseValues SmallNumbers::initial_parameters() const {

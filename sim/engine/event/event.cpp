@@ -5,10 +5,10 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <numbers>
 #include <queue>
 #include <utility>
 
+#include "sim/core/counter_random.h"
 #include "sim/engine/event/rank_classes.h"
 #include "sim/engine/time_booking.h"
 
@@ -21,23 +21,6 @@ using program::Program;
 
 namespace {
 
-/// A well-mixed 64-bit number from a counter (splitmix64's finaliser).
-std::uint64_t mixed(std::uint64_t counter) {
-  counter += 0x9e3779b97f4a7c15ULL;
-  counter = (counter ^ (counter >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-  counter = (counter ^ (counter >> 27U)) * 0x94d049bb133111ebULL;
-  return counter ^ (counter >> 31U);
-}
-
-/// A standard normal number that only the counters decide (Box-Muller).
-double normal(std::uint64_t seed, std::uint64_t rank, std::uint64_t task) {
-  constexpr double kUnit = 0x1.0p-53;
-  const std::uint64_t bits = mixed(seed ^ mixed(rank ^ mixed(task)));
-  const double radius = (static_cast<double>(bits >> 11U) + 1) * kUnit;
-  const double angle = static_cast<double>(mixed(bits) >> 11U) * kUnit;
-  return std::sqrt(-2 * std::log(radius)) * std::cos(2 * std::numbers::pi * angle);
-}
-
 /// The ranks (classes) that meet in one collective at a time, on one communicator.
 struct Meeting {
   std::vector<std::uint32_t> members;
@@ -45,7 +28,7 @@ struct Meeting {
 };
 
 struct Event {
-  double time;
+  Seconds time;
   std::uint64_t number;  // in the order of scheduling: the rule for ties
   std::uint32_t who;     // a class, or a meeting
   TaskId task;
@@ -75,13 +58,13 @@ class Simulation {
     const std::size_t streams = classes_.first_rank.size() * slots_;
     next_.assign(streams, 0);
     busy_.assign(streams, 0);
-    end_.assign(classes_.first_rank.size(), 0);
-    started_.assign(streams, 0);
+    end_.assign(classes_.first_rank.size(), Seconds(0));
+    started_.assign(streams, Seconds(0));
   }
 
   EventResult run() {
     for (std::uint32_t who = 0; who < classes_.first_rank.size(); ++who) {
-      start_what_can(who, 0);
+      start_what_can(who, Seconds(0));
     }
     while (!queue_.empty()) {
       const Event event = queue_.top();
@@ -176,7 +159,7 @@ class Simulation {
   }
 
   /// Starts every task of a rank that now can, until none can.
-  void start_what_can(std::uint32_t who, double now) {
+  void start_what_can(std::uint32_t who, Seconds now) {
     bool started = true;
     while (started) {
       started = false;
@@ -208,7 +191,7 @@ class Simulation {
     return true;
   }
 
-  void start(std::uint32_t who, TaskId id, const Task& task, double now) {
+  void start(std::uint32_t who, TaskId id, const Task& task, Seconds now) {
     busy_[stream(who, task.slot)] = 1;
     started_[stream(who, task.slot)] = now;
     if (task.also_compute) {
@@ -216,8 +199,8 @@ class Simulation {
     }
     const Op& op = program_.op(task.op);
     if (op.function != program::Function::collective) {
-      const double duration = duration_of_op_[task.op].value() * slowness(who, id);
-      if (duration == 0) {
+      const Seconds duration = slowness(who, id) * duration_of_op_[task.op];
+      if (duration == Seconds(0)) {
         finish(who, id, now);
       } else {
         queue_.push({now + duration, number_++, who, id, false});
@@ -230,28 +213,37 @@ class Simulation {
       for (const std::uint32_t member : meeting.members) {
         started_[stream(member, task.slot)] = now;
       }
-      queue_.push({now + duration_of_op_[task.op].value(), number_++, where, id, true});
+      queue_.push({now + duration_of_op_[task.op], number_++, where, id, true});
     }
   }
 
   /// How much longer a kernel takes on this rank.
+  ///
+  /// EQ kernel-jitter: f = s exp(g z - g^2 / 2), g^2 = ln(1 + j^2)
+  ///   s  factor: of a straggler, else 1                                   [1]
+  ///   j  options.jitter: the factor's standard deviation over its mean    [1]
+  ///   z  standard normal number of (seed, rank, task)                     [1]
+  ///   g  standard deviation of the factor's logarithm                     [1]
+  ///   f  result: log-normal, s in the mean                                [1]
+  /// Source: derived: mean and variance of the log-normal distribution
+  /// Valid:  kernels that vary independently of each other
+  /// Tests:  tests/property/event_test.cpp
   [[nodiscard]] double slowness(std::uint32_t who, TaskId task) const {
     const auto rank = static_cast<std::size_t>(classes_.first_rank[who]);
     const double factor = factor_of_rank_[rank];
     if (options_.jitter == 0) {
       return factor;
     }
-    // Log-normal of mean 1: sigma^2 = ln(1 + jitter^2), mu = -sigma^2 / 2.
     const double variance = std::log1p(options_.jitter * options_.jitter);
-    return factor *
-           std::exp(std::sqrt(variance) * normal(options_.seed, rank, task) - variance / 2);
+    const std::uint64_t bits = mixed_bits(options_.seed ^ mixed_bits(rank ^ mixed_bits(task)));
+    return factor * std::exp(std::sqrt(variance) * standard_normal(bits) - variance / 2);
   }
 
-  void finish(std::uint32_t who, TaskId id, double now) {
+  void finish(std::uint32_t who, TaskId id, Seconds now) {
     const Task& task = schedule_.task(id);
     const std::size_t own = stream(who, task.slot);
     if (observer_) {
-      observer_({classes_.first_rank[who], id, Seconds(started_[own]), Seconds(now)});
+      observer_({classes_.first_rank[who], id, started_[own], now});
     }
     busy_[own] = 0;
     ++next_[own];
@@ -273,7 +265,7 @@ class Simulation {
     const auto who = static_cast<std::uint32_t>(last - end_.begin());
     result_.rank = classes_.first_rank[who];
     result_.classes = static_cast<std::int64_t>(classes_.first_rank.size());
-    result_.time.step = Seconds(*last);
+    result_.time.step = *last;
     Seconds compute_busy;
     for (TaskId id = 0; id < schedule_.tasks().size(); ++id) {
       const Op& op = program_.op(schedule_.task(id).op);
@@ -294,15 +286,15 @@ class Simulation {
   std::vector<Seconds> duration_of_op_;
   const EventOptions& options_;
   const TaskObserver& observer_;
-  std::size_t slots_;
+  StreamSlot slots_;
   RankClasses classes_;
   std::vector<double> factor_of_rank_;
   std::vector<Meeting> meetings_;
   std::vector<std::uint32_t> meeting_of_;  // by class and stream
   std::vector<std::uint32_t> next_;        // by class and stream: tasks that have ended
   std::vector<std::uint8_t> busy_;
-  std::vector<double> started_;
-  std::vector<double> end_;  // by class
+  std::vector<Seconds> started_;
+  std::vector<Seconds> end_;  // by class
   std::priority_queue<Event, std::vector<Event>, Later> queue_;
   std::uint64_t number_ = 0;
   EventResult result_;

@@ -29,6 +29,8 @@ class Schedule::Unroller {
   static constexpr StreamSlot kNoSlot = 0xff;
   static constexpr TaskId kNoTask = 0xffffffff;
   static constexpr std::uint32_t kNoReader = 0xffffffff;
+  /// By how much offsets reach beyond the extents.
+  static constexpr std::size_t kMargin = 1;
 
   /// A task that read an instance since it was last written; a list per instance.
   struct Reader {
@@ -41,7 +43,7 @@ class Schedule::Unroller {
     std::uint32_t readers = kNoReader;
   };
 
-  /// Gives every instance of every piece of memory a number. Offsets reach one beyond the extents.
+  /// Gives every instance of every piece of memory a number.
   void number_instances() {
     first_instance_.resize(program_.tensors().size());
     std::size_t next = 0;
@@ -126,15 +128,12 @@ class Schedule::Unroller {
       }
     }
     schedule_.tasks_.push_back(task);
-    ordinals_.push_back({ordinal_in(task.slot), ordinal_in(kComputeSlot)});
-    schedule_.tasks_of_slot_[task.slot].push_back(task_id);
+    std::vector<TaskId>& own = schedule_.tasks_of_slot_[task.slot];
+    ordinals_.push_back(static_cast<std::uint32_t>(own.size()));
+    own.push_back(task_id);
     if (task.also_compute) {
       schedule_.tasks_of_slot_[kComputeSlot].push_back(task_id);
     }
-  }
-
-  [[nodiscard]] std::uint32_t ordinal_in(StreamSlot slot) const {
-    return static_cast<std::uint32_t>(schedule_.tasks_of_slot_[slot].size());
   }
 
   /// Streams run in order, so that only tasks of other streams have to be waited for.
@@ -147,7 +146,7 @@ class Schedule::Unroller {
     if (earlier.slot == task.slot || both_compute) {
       return;
     }
-    const Wait wait{earlier.slot, ordinals_[earlier_id].own};
+    const Wait wait{earlier.slot, ordinals_[earlier_id]};
     for (std::size_t i = task.first_wait; i < schedule_.waits_.size(); ++i) {
       if (schedule_.waits_[i].slot == wait.slot) {
         schedule_.waits_[i].ordinal = std::max(schedule_.waits_[i].ordinal, wait.ordinal);
@@ -175,13 +174,6 @@ class Schedule::Unroller {
     return first_instance_[owner] + number;
   }
 
-  static constexpr std::size_t kMargin = 1;
-
-  struct Ordinals {
-    std::uint32_t own;
-    std::uint32_t compute;
-  };
-
   Schedule& schedule_;
   const Program& program_;
   std::array<StreamSlot, 256> slot_of_stream_{};
@@ -189,7 +181,7 @@ class Schedule::Unroller {
   std::vector<std::size_t> first_instance_;
   std::vector<LastTouch> touched_;
   std::vector<Reader> readers_;
-  std::vector<Ordinals> ordinals_;
+  std::vector<std::uint32_t> ordinals_;  // of each task on its own stream
 };
 
 Schedule::Schedule(const Program& program) : program_(program) {

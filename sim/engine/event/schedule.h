@@ -50,7 +50,7 @@ class Schedule {
     return std::span(waits_).subspan(task.first_wait, task.waits);
   }
 
-  [[nodiscard]] std::size_t slots() const { return stream_of_slot_.size(); }
+  [[nodiscard]] StreamSlot slots() const { return static_cast<StreamSlot>(stream_of_slot_.size()); }
 
   [[nodiscard]] program::Stream stream(StreamSlot slot) const { return stream_of_slot_[slot]; }
 
