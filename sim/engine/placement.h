@@ -10,7 +10,15 @@
 namespace trireme::engine {
 
 /// The group's ranks, and how many of them share a node when ranks fill nodes in order.
-/// Needs a mesh whose inner extents divide a node or are filled by whole nodes (plan legality).
+///
+/// EQ ranks-per-node: p = product over axes i of the group with s(i) < G of min(n(i), G / s(i))
+///   n(i)  size of mesh axis i                                                      [ranks]
+///   s(i)  stride: ranks between neighbours along axis i, the product of inner sizes  [ranks]
+///   G     gpus_per_node                                                            [ranks]
+///   p     result.ranks_per_node                                                    [ranks]
+/// Source: derived: neighbours along an axis share a node while their distance is below its size
+/// Valid:  inner sizes that divide a node or are filled by whole nodes (plan legality)
+/// Tests:  tests/unit/engine/work_test.cpp
 [[nodiscard]] inline cost::Group place(const program::Mesh& mesh,
                                        program::AxisMask group,
                                        std::int64_t gpus_per_node) {

@@ -26,7 +26,15 @@ enum class Extents : std::uint8_t { local, logical };
                                                    const program::Op& op,
                                                    Extents which);
 
-/// Bytes that a kernel reads and writes, each operand once (updates twice).
+/// Bytes that a kernel reads and writes.
+///
+/// EQ moved-bytes: M = sum over operands of t b; of an embedding's table only the rows of its tokens
+///   b  local_bytes of an operand                              [bytes]
+///   t  passes: 1 for what is read or written, 2 for updates   [1]
+///   M  result                                                 [bytes]
+/// Source: derived: each operand passes through memory once, an update both ways
+/// Valid:  fused kernels on tensors larger than the cache
+/// Tests:  tests/unit/engine/work_test.cpp
 [[nodiscard]] Bytes moved_bytes(const program::Program& program, const program::Op& op);
 
 }  // namespace trireme::engine

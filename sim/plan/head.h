@@ -63,7 +63,7 @@ struct LossChunks {
 
 [[nodiscard]] LossChunks fused_loss_chunks(const Plan& plan);
 
-/// Token labels of the micro batch, loaded; `whole`: of every token of the group.
+/// Labels of the micro batch's tokens, loaded as `layout` places them.
 [[nodiscard]] Ref load_labels(Step& step, const Layout& layout);
 
 /// The factor that makes the loss a mean over the step's tokens.

@@ -238,6 +238,16 @@ struct Tensor {
 
 /// One rank's elements under the tensor's layout. Throws std::logic_error where shards do not
 /// divide and the tensor states no padding.
+///
+/// EQ local-elements: E = product over dimensions of ceil(x / (k n)) k; of flat shards ceil(E / m)
+///   x  logical size of a dimension                                        [1]
+///   n  ranks that share the dimension, in two turns where some split within others' shards  [ranks]
+///   k  pad_multiple; without one n divides x, and shards within others pad to 1  [1]
+///   m  ranks that share the flattened elements                            [ranks]
+///   E  result                                                             [elements]
+/// Source: derived: equal shards of what is padded up to k times the ranks that share it
+/// Valid:  every rank holds as much, padding included
+/// Tests:  tests/unit/program/tensor_test.cpp
 [[nodiscard]] Elements local_elements(const Mesh& mesh, const Tensor& tensor);
 
 /// "qkv weight (gathered)".

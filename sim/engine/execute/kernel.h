@@ -45,8 +45,9 @@ struct KernelContext {
   const ExecutionConstants& constants;
 };
 
-/// Operands stand in the order of the function's row in op_table(). A kernel reads what is read or
-/// updated, and writes what is written or updated, of these operands and of nothing else.
+/// Operands stand in the order of the function's row in program::function_table(). A kernel reads
+/// what is read or updated, and writes what is written or updated, of these operands and of nothing
+/// else.
 using Kernel = void (*)(const KernelContext& context, std::span<LocalTensor> operands);
 
 /// Null for functions that the executor does itself: collectives, keep, load_batch.
