@@ -11,8 +11,9 @@ namespace {
 using namespace test;
 
 std::vector<std::string> asynchronous(const plan::Plan& plan) {
+  const program::Program program = plan::lower(plan);
   std::vector<std::string> labels;
-  for (const program::Op& op : plan::lower(plan).ops()) {
+  for (const program::Op& op : program.ops()) {
     if (op.function == program::Function::collective && !op.blocking) {
       labels.emplace_back(op.label);
     }
