@@ -1,7 +1,6 @@
 #include "sim/cli/command_line.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -141,7 +140,18 @@ bool wants_color(const std::string& when, bool to_file) {
   return !to_file && !asked_not_to && ::isatty(STDOUT_FILENO) != 0;
 }
 
+/// An option without a text is what a script makes of a variable that is not set.
+void refuse_empty_values(const po::variables_map& values) {
+  for (const auto& [name, value] : values) {
+    const auto* const text = boost::any_cast<std::string>(&value.value());
+    if (text != nullptr && text->empty() && name != "argument") {
+      refuse(fmt::format("--{}: an empty text", name), "give it a value or leave it out");
+    }
+  }
+}
+
 Invocation invocation_of(po::variables_map values, const Command* command) {
+  refuse_empty_values(values);
   Invocation call;
   call.values = std::move(values);
   const bool json = is_set(call.values, "json");
@@ -201,10 +211,10 @@ ExitCode run(const std::vector<std::string>& arguments) {
   try {
     return run_parsed(arguments);
   } catch (const Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    say(fmt::format("{}\n", error.what()));
     return error.exit_code();
   } catch (const std::exception& bug) {
-    fmt::print(stderr, "trireme: bug: {}\n", bug.what());
+    say(fmt::format("trireme: bug: {}\n", bug.what()));
     return ExitCode::bug;
   }
 }

@@ -67,8 +67,12 @@ void write_result(const Invocation& call, std::string_view text) {
   }
 }
 
+void say(std::string_view text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
+}
+
 void note(std::string_view text) {
-  fmt::print(stderr, "note: {}\n", text);
+  say(fmt::format("note: {}\n", text));
 }
 
 void echo_defaults(std::span<const std::string> defaults, std::span<const std::string> plans) {
@@ -78,13 +82,13 @@ void echo_defaults(std::span<const std::string> defaults, std::span<const std::s
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string piece = ' ' + lines[i] + (i + 1 < lines.size() ? ";" : "");
     if (line.size() + piece.size() > kColumns) {
-      fmt::print(stderr, "{}\n", line);
+      say(line + '\n');
       line.assign(1, ' ');
     }
     line += piece;
   }
   if (!lines.empty()) {
-    fmt::print(stderr, "{}\n", line);
+    say(line + '\n');
   }
 }
 

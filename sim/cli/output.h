@@ -13,6 +13,10 @@ namespace trireme::cli {
 /// with the system's reason when that fails, a closed pipe included.
 void write_result(const Invocation& call, std::string_view text);
 
+/// Words on stderr, as they are. Those that cannot be written there, as it is closed or full, are
+/// lost: they must not cost the result.
+void say(std::string_view text);
+
 /// "note: ..." on stderr.
 void note(std::string_view text);
 

@@ -45,7 +45,8 @@ void write_all_or_none(std::span<const NamedText> files) {
       if (fs::is_directory(file.path)) {
         throw Error(ErrorKind::command_line,
                     SourceLocation{.file = file.path.string()},
-                    "a folder stands where the file is to be written");
+                    "a folder stands where the file is to be written",
+                    "remove it, or name another folder");
       }
       write_file_atomically(draft_of(file.path), file.text);
     }
@@ -76,7 +77,13 @@ ExitCode run_report(const Invocation& call) {
   const ledger::StudyResult result = study::sweep(file, "", [](std::size_t, std::size_t) {});
   note_result(result);
   std::error_code failed;
-  fs::create_directories(*call.output, failed);  // a failure is reported by the first write
+  fs::create_directories(*call.output, failed);
+  if (failed) {
+    throw Error(ErrorKind::command_line,
+                SourceLocation{.file = call.output->string()},
+                fmt::format("the folder cannot be made: {}", failed.message()),
+                "name a folder in one that exists and that you may write to");
+  }
   const std::array files = {NamedText{*call.output / kTable, report::to_csv(result)},
                             NamedText{*call.output / kReport, report::to_markdown(result, kTable)}};
   write_all_or_none(files);

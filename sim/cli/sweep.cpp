@@ -1,5 +1,4 @@
 #include <chrono>
-#include <cstdio>
 #include <string>
 #include <unistd.h>
 
@@ -28,18 +27,16 @@ class Progress {
     last_shown_ = now;
     shown_ = done < all;
     if (!shown_) {
-      fmt::print(stderr, "\r{:60}\r", "");
+      say(fmt::format("\r{:60}\r", ""));
       return;
     }
     const std::chrono::duration<double> elapsed = now - start_;
     const double rate = static_cast<double>(done) / elapsed.count();
-    fmt::print(stderr,
-               "\r{} of {} points, {:.0f} per second, {:.0f} s left ",
-               done,
-               all,
-               rate,
-               static_cast<double>(all - done) / rate);
-    std::fflush(stderr);
+    say(fmt::format("\r{} of {} points, {:.0f} per second, {:.0f} s left ",
+                    done,
+                    all,
+                    rate,
+                    static_cast<double>(all - done) / rate));
   }
 
  private:

@@ -67,6 +67,12 @@ bool is_file(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+/// Whether a study could name the preset in that file: a YAML file whose name YAML can hold.
+bool is_preset(const std::filesystem::path& path) {
+  const std::string name = path.stem().string();
+  return path.extension() == kExtension && is_file(path) && printable(name) == name;
+}
+
 }  // namespace
 
 Library::Library(DataSource data) : data_(std::move(data)) {}
@@ -83,7 +89,7 @@ std::vector<std::string> Library::names(PresetKind kind) const {
     std::error_code missing;  // a data directory may hold some kinds only
     for (const auto& entry :
          std::filesystem::directory_iterator(*data_.directory / row.folder, missing)) {
-      if (entry.path().extension() == kExtension) {
+      if (is_preset(entry.path())) {
         found.push_back(entry.path().stem().string());
       }
     }

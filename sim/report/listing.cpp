@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/core/printable.h"
 #include "sim/report/csv.h"
 #include "sim/report/numbers.h"
 #include "sim/report/table.h"
@@ -22,7 +23,7 @@ Overloaded(Visitors...) -> Overloaded<Visitors...>;
 
 std::string for_people(const Cell& cell) {
   return std::visit(Overloaded{[](std::monostate) { return std::string("-"); },
-                               [](const std::string& text) { return text; },
+                               [](const std::string& text) { return printable(text); },
                                [](std::int64_t count) { return std::to_string(count); },
                                [](double value) { return nine_digit_text(value); },
                                [](bool value) { return std::string(value ? "yes" : "no"); },
@@ -102,7 +103,7 @@ std::string to_json(const Listing& listing) {
     }
     document["rows"].push_back(std::move(object));
   }
-  return document.dump(2) + '\n';
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace trireme::report

@@ -76,6 +76,10 @@ TEST_CASE("wrong command lines exit with 2 and the next thing to type", "[cli]")
            "trireme: error: --color: 'sometimes' is not known\nhint: accepted: auto, always, "
            "never\n"},
       Case{"models --data nowhere", "trireme: error: --data: 'nowhere' is no folder\n"},
+      Case{"models -o ''",
+           "trireme: error: --output: an empty text\nhint: give it a value or leave it out\n"},
+      Case{"compare x.yaml --plan ''",
+           "trireme: error: --plan: an empty text\nhint: give it a value or leave it out\n"},
       Case{"models -o", "trireme: error: the required argument for option '--output' is missing\n"},
       Case{"help compair",
            "trireme: error: no command is named 'compair'\nhint: did you mean 'compare'?\n"});
@@ -341,6 +345,37 @@ TEST_CASE("a full disk and a closed pipe are reported", "[cli]") {
         "standard output: error: the result cannot be written: Broken pipe\nexit 2\n");
 }
 
+TEST_CASE("words that cannot be written cost no result", "[cli]") {
+  const std::string expected = run_trireme(std::string("compare ") + kStudy).out;
+  const std::string compare = std::string("\"$TRIREME\" compare ") + kStudy;
+  const ProgramRun closed = run_shell(compare + " 2>&-");
+  CHECK(closed.exit_code == 0);
+  CHECK(closed.out == expected);
+  CHECK(run_shell("\"$TRIREME\" compare nowhere.yaml 2>&-").exit_code == 3);
+  if (fs::exists("/dev/full")) {
+    const ProgramRun full = run_shell(compare + " 2>/dev/full");
+    CHECK(full.exit_code == 0);
+    CHECK(full.out == expected);
+  }
+}
+
+TEST_CASE("what is no preset in the folder of --data is passed over", "[cli]") {
+  const TemporaryFolder folder;
+  const fs::path models = folder.path() / "models";
+  fs::create_directories(models / "folder.yaml");
+  fs::create_symlink("nowhere", models / "dangling.yaml");
+  const std::string model = read_file(fs::path(TRIREME_SOURCE_DIR) / "models/llama-3.1-8b.yaml");
+  write_file(models / "mine.yaml", model);
+  write_file(models / "caf\xE9.yaml", model);     // Latin-1: no YAML can name it
+  write_file(models / "a\x1b[31mb.yaml", model);  // would act on a terminal
+  const ProgramRun run = run_trireme("models --json --data '" + folder.path().string() + "'");
+  REQUIRE(run.exit_code == 0);
+  const Json with = Json::parse(run.out);
+  const Json without = Json::parse(run_trireme("models --json").out);
+  CHECK(with["rows"].size() == without["rows"].size() + 1);
+  CHECK(run.out.find("\"name\": \"mine\"") != std::string::npos);
+}
+
 TEST_CASE("color is for terminals, unless it is asked for", "[cli]") {
   CHECK(run_trireme("profiles").out.find('\x1b') == std::string::npos);
   CHECK(run_trireme("profiles --color always").out.starts_with("\x1b[1m"));
@@ -365,6 +400,12 @@ TEST_CASE("a report is written whole or not at all", "[cli]") {
   CHECK(blocked.exit_code == 2);
   CHECK_FALSE(fs::exists(target / "table.csv"));
   CHECK(std::distance(fs::directory_iterator(target), fs::directory_iterator()) == 1);
+
+  const ProgramRun below_a_file =
+      run_trireme("report '" + study.string() + "' -o '" + study.string() + "'");
+  CHECK(below_a_file.exit_code == 2);
+  CHECK(below_a_file.error.find(study.string() + ": error: the folder cannot be made: ") !=
+        std::string::npos);
 }
 
 }  // namespace
