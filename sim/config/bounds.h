@@ -44,6 +44,9 @@ inline constexpr Bound kBounds[] = {
 /// bytes per element, tensors per layer and the like.
 inline constexpr double kLargestProduct = 36028797018963968.0;  // 2^55
 
+/// GPUs of a cluster: each is asked what it sends, to find the one that sends most.
+inline constexpr double kMostGpus = 1 << 19;
+
 /// A parser of the whole numbers in the row `key` of kBounds; throws BadText with the range.
 [[nodiscard]] std::function<std::int64_t(std::string_view)> count_within(std::string_view key);
 

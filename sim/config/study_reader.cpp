@@ -355,14 +355,15 @@ struct Product {
   std::string_view name;
   double value;
   const SourceLocation* where;
+  double limit = kLargestProduct;
 };
 
 void refuse_beyond_limit(const Product& product) {
-  if (product.value > kLargestProduct) {
+  if (product.value > product.limit) {
     refuse(*product.where,
            fmt::format(
                "the numbers are too large together: {} is {:.3g}", product.name, product.value),
-           fmt::format("keep this product below {:.3g}", kLargestProduct));
+           fmt::format("keep this product below {:.3g}", product.limit));
   }
 }
 
@@ -382,11 +383,16 @@ void check_products(const StudySpec& study) {
   const double sequence = real(study.workload.sequence.value.value());
   const double micro_batch = real(study.workload.micro_batch.value);
   const double gpus = real(study.cluster.nodes.value) * real(study.cluster.gpus_per_node.value);
-  const double step_sequences =
-      study.workload.global_batch ? real(study.workload.global_batch->value) : micro_batch * gpus;
+  refuse_beyond_limit({"nodes x GPUs of a node", gpus, &study.cluster.nodes.where, kMostGpus});
+  const auto& global_batch = study.workload.global_batch;
+  const double step_sequences = global_batch ? real(global_batch->value) : micro_batch * gpus;
+  refuse_beyond_limit({"sequences of a step x sequence",
+                       std::max(step_sequences, micro_batch) * sequence,
+                       &study.workload.sequence.where});
+  const double rank_sequences = global_batch ? step_sequences : micro_batch;
   refuse_beyond_limit(
-      {"layers x sequences of a step x sequence x the widest of the layers' outputs",
-       real(model.layers.value) * std::max(step_sequences, micro_batch) * sequence * widest,
+      {"layers x sequences of a rank x sequence x the widest of the layers' outputs",
+       real(model.layers.value) * std::max(rank_sequences, micro_batch) * sequence * widest,
        &study.workload.sequence.where});
   for (const PlanSpec& plan : study.plans) {
     const double data_parallel = plan.data_parallel ? real(plan.data_parallel->value) : 1.0;
@@ -403,6 +409,14 @@ void check_products(const StudySpec& study) {
   }
 }
 
+/// A title, on one line.
+std::string parse_study_name(std::string_view text) {
+  if (text.find('\n') != std::string_view::npos) {
+    throw BadText("a name of several lines", "accepted: one line");
+  }
+  return parse_word(text);
+}
+
 }  // namespace
 
 StudySpec read_study(const Node& root, const Library& library) {
@@ -415,8 +429,8 @@ StudySpec read_study(const Node& root, const Library& library) {
       defaults);
   map.required("version", parse_version);
   study.file = map.where().file;
-  study.name =
-      map.maybe("name", parse_word).value_or(std::filesystem::path(study.file).stem().string());
+  study.name = map.maybe("name", parse_study_name)
+                   .value_or(printable(std::filesystem::path(study.file).stem().string()));
   study.model = read_model(map.node("model"), library, defaults);
   study.cluster = read_cluster(map.node("cluster"), library, defaults);
   study.workload = read_workload(MapReader(map.node("workload"),

@@ -86,6 +86,7 @@ class TreeBuilder final : public YAML::EventHandler {
     const Position position = at(mark);
     refuse_anchor(position, anchor);
     refuse_tag(position, tag);
+    refuse_harmful_text(position, value);
     if (!key_expected()) {
       add(make_text(value, position));
       return;
@@ -159,6 +160,17 @@ class TreeBuilder final : public YAML::EventHandler {
     // yaml-cpp says "?" for a plain and "!" for a quoted scalar without a tag.
     if (!tag.empty() && tag != "?" && tag != "!") {
       fail(position, fmt::format("tags ({}) are not accepted", tag), "leave the tag out");
+    }
+  }
+
+  /// A quoted text can spell what would act on a terminal, such as "\x1b".
+  static void refuse_harmful_text(const Position& position, const std::string& text) {
+    std::string one_line = text;
+    for (char& c : one_line) {
+      c = c == '\t' || c == '\n' || c == '\r' ? ' ' : c;
+    }
+    if (printable(text) != one_line) {
+      fail(position, "a control character in this text", "remove it");
     }
   }
 

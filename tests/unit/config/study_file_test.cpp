@@ -222,6 +222,19 @@ TEST_CASE("a list of maps is taken row by row and reaches every level", "[config
   CHECK(fourth.cluster.gpu.memory_visible == Bytes(70LL << 30));
 }
 
+TEST_CASE("the largest machines and models of today are within the limits", "[config]") {
+  // 126 x 2^18 x 128,256 x 1 sequence of a rank is 4.2e12; 2^18 tokens on 16,384 GPUs are 2^32.
+  const StudySpec study = read(R"(version: 1
+model: llama-3.1-405b
+cluster: {use: h100-8x-nvlink, nodes: 2048}
+workload: {sequence: 256K}
+plans: [{name: u, ulysses: 8, zero: {stage: 3}}]
+)")
+                              .base();
+  CHECK(study.cluster.gpus() == 16384);
+  CHECK(study.workload.sequence.value == Tokens(262144));
+}
+
 TEST_CASE("a damaged study gives an Error and nothing else", "[config]") {
   const std::uint64_t seed = Catch::getSeed();
   CAPTURE(seed);

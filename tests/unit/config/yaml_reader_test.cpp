@@ -90,6 +90,10 @@ TEST_CASE("what is left out of YAML is refused where it stands", "[config]") {
   CHECK(refusal("a: [1") == "a.yaml:1:6: not valid YAML: end of sequence flow not found");
   CHECK(refusal("a: \x01") == "a.yaml:1:4: a control character (0x01)");
   CHECK(refusal("a: \x04") == "a.yaml:1:4: a control character (0x04)");
+  CHECK(refusal("a: \"\\x1b[31m\"") == "a.yaml:1:4: a control character in this text");
+  CHECK(refusal("a: \"\\0\"") == "a.yaml:1:4: a control character in this text");
+  CHECK(refusal("a: b\xE2\x80\xAE") == "a.yaml:1:4: a control character in this text");  // U+202E
+  CHECK(refusal("a: \"one\\n\\ttwo\"").empty());
 }
 
 TEST_CASE("nesting is read to 100 levels", "[config]") {
