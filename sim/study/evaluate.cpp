@@ -103,6 +103,14 @@ PlanResult evaluate_at(const config::StudySpec& study,
     result.verdict = Verdict::does_not_fit;
     result.reasons.push_back(too_large(numbers.memory, result.capacity));
   }
+  const plan::ModelShape& model = resolution.plan.model;
+  if (model.learned_positions > 0 && resolution.plan.sequence > model.learned_positions) {
+    result.reasons.push_back(
+        fmt::format("the model has learned positions for {} tokens: its table is taken to have {} "
+                    "rows",
+                    model.learned_positions,
+                    resolution.plan.sequence));
+  }
   if (spec.framework != config::Framework::generic) {
     result.reasons.push_back(
         fmt::format("memory is that of the generic recipe: none of framework {} is modelled yet",
@@ -164,17 +172,35 @@ StudyResult result_without_rows(const config::StudySpec& study) {
   StudyResult result;
   result.name = study.name;
   result.file = study.file;
-  result.model = study.model.name;
-  result.cluster = study.cluster.name;
-  result.profile = study.cluster.profile.name;
-  result.gpus = study.cluster.gpus();
-  result.settings = settings_of(study);
   return result;
+}
+
+/// Adds a name to a list such as "h100-sxm-public, h200-sxm-public", once.
+void list(std::string& names, const std::string& name) {
+  const std::string listed = ", " + names + ", ";
+  if (listed.find(", " + name + ", ") == std::string::npos) {
+    names += (names.empty() ? "" : ", ") + name;
+  }
+}
+
+/// What the rows rest on: every model, cluster, profile and setting of the points, in their order.
+void describe(const config::StudySpec& study, StudyResult& result) {
+  list(result.model, study.model.name);
+  list(result.cluster, study.cluster.name);
+  list(result.profile, study.cluster.profile.name);
+  result.gpus = std::max(result.gpus, study.cluster.gpus());
+  for (std::string& setting : settings_of(study)) {
+    if (std::find(result.settings.begin(), result.settings.end(), setting) ==
+        result.settings.end()) {
+      result.settings.push_back(std::move(setting));
+    }
+  }
 }
 
 void add_point(const config::StudySpec& study,
                const config::SweepPoint& swept,
                StudyResult& result) {
+  describe(study, result);
   const std::size_t first = result.rows.size();
   const std::vector<ledger::PointValue> point = point_of(study, swept);
   for (const config::PlanSpec& plan : study.plans) {

@@ -51,6 +51,38 @@ TEST_CASE("an illegal plan is a row with reasons and without numbers", "[unit]")
   CHECK(rows[1].verdict == ledger::Verdict::fits);
 }
 
+TEST_CASE("a sweep names every model, cluster and profile of its rows", "[unit]") {
+  const config::StudyFile file = test::study_of(
+      "version: 1\n"
+      "model: llama-2-7b\n"
+      "cluster: a100-8x-nvlink\n"
+      "workload: {sequence: 8K}\n"
+      "plans: [{name: m, use: megatron-sp}]\n"
+      "sweep: {model: [llama-2-7b, llama-3.1-8b], cluster: [h100-8x-nvlink, h200-8x-nvlink]}\n");
+  const ledger::StudyResult result = sweep(file, "", [](std::size_t, std::size_t) {});
+  CHECK(result.rows.size() == 4);
+  CHECK(result.model == "llama-2-7b, llama-3.1-8b");
+  CHECK(result.cluster == "h100-8x-nvlink, h200-8x-nvlink");  // not the base's, which no row has
+  CHECK(result.profile == "h100-sxm-public, h200-sxm-public");
+}
+
+TEST_CASE("a context beyond the learned positions is said to need a longer table", "[unit]") {
+  const auto reasons = [](const std::string& sequence) {
+    const config::StudyFile file = test::study_of(
+        "version: 1\nmodel: {use: gpt3-175b, layers: 1}\ncluster: h100-8x-nvlink\n"
+        "workload: {sequence: " +
+        sequence + "}\nplans: [{name: m, use: megatron-sp}]\n");
+    return evaluate(file.base()).front().reasons;
+  };
+  const auto mentions_positions = [](const std::string& reason) {
+    return reason.find("learned positions for 2048 tokens") != std::string::npos;
+  };
+  const auto longer = reasons("4K");
+  const auto as_learned = reasons("2K");
+  CHECK(std::any_of(longer.begin(), longer.end(), mentions_positions));
+  CHECK(std::none_of(as_learned.begin(), as_learned.end(), mentions_positions));
+}
+
 TEST_CASE("a plan that does not fit says how much it needs", "[unit]") {
   const config::StudyFile file =
       test::study_of(one_layer("8M", "  - {name: m, use: megatron-sp}\n"));
