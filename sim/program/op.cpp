@@ -1,14 +1,10 @@
 #include "sim/program/op.h"
 
-#include <array>
-
 namespace trireme::program {
-
-namespace {
 
 // One row per function: how it is costed, how its layouts must fit, and its operands in order.
 // [..] may be absent; "updates" change an existing tensor in place.
-constexpr std::array kFunctions = {
+constexpr std::array<FunctionInfo, kFunctions> kFunctionTable = {{
     FunctionInfo{Function::gemm_forward,
                  "gemm_forward",
                  Family::gemm,
@@ -209,16 +205,21 @@ constexpr std::array kFunctions = {
                  "inputs... -> outputs...",
                  2},
     FunctionInfo{Function::keep, "keep", Family::bookkeeping, LayoutRule::any, "holds tensors"},
-};
+}};
+
+namespace {
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kFunctions; ++i) {
+    if (static_cast<std::size_t>(kFunctionTable[i].function) != i) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static_assert(in_order(), "a function's row stands at its number");
 
 }  // namespace
-
-std::span<const FunctionInfo> function_table() {
-  return kFunctions;
-}
-
-const FunctionInfo& info(Function function) {
-  return kFunctions[static_cast<std::size_t>(function)];
-}
 
 }  // namespace trireme::program

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -98,10 +99,19 @@ struct FunctionInfo {
   std::uint16_t most_operands = kManyOperands;
 };
 
-[[nodiscard]] const FunctionInfo& info(Function function);
+inline constexpr std::size_t kFunctions = static_cast<std::size_t>(Function::keep) + 1;
 
-/// Every function's row, in the order of the enumeration.
-[[nodiscard]] std::span<const FunctionInfo> function_table();
+/// Every function's row, in the order of the enumeration (op.cpp).
+extern const std::array<FunctionInfo, kFunctions> kFunctionTable;
+
+[[nodiscard]] inline std::span<const FunctionInfo> function_table() {
+  return kFunctionTable;
+}
+
+/// The function's row: readers ask several times for every operation.
+[[nodiscard]] inline const FunctionInfo& info(Function function) {
+  return kFunctionTable[static_cast<std::size_t>(function)];
+}
 
 enum class Reduction : std::uint8_t { none, sum, max };
 
