@@ -54,40 +54,26 @@ cost::PointwiseClass pointwise_class(Function function) {
 
 Seconds gemm_op_time(const Program& program, const Op& op, const Machine& machine) {
   const GemmExtents extents = gemm_extents(program, op, Extents::local);
-  const auto operands = program.operands(op);
-  const program::Operand& output = operands.back();
-  const bool accumulates_fp32 = output.access == Access::update &&
-                                program.tensor(output.ref.tensor).type == ElementType::fp32;
   return cost::gemm_time(extents.m,
                          extents.n,
                          extents.k,
-                         program.tensor(operands[0].ref.tensor).type,
-                         accumulates_fp32,
+                         program.tensor(program.operands(op)[0].ref.tensor).type,
+                         accumulates_in_fp32(program, op),
                          machine.costs.gemm);
 }
 
 std::optional<Seconds> attention_op_time(const Program& program,
                                          const Op& op,
                                          const Machine& machine) {
-  const std::optional<cost::AttentionKernelCosts>* kernel = &machine.costs.attention.flash2;
-  switch (op.attention) {
-    case program::AttentionImplementation::flash2:
-      break;
-    case program::AttentionImplementation::flash3:
-      kernel = &machine.costs.attention.flash3;
-      break;
-    case program::AttentionImplementation::cudnn:
-      kernel = &machine.costs.attention.cudnn;
-      break;
-  }
-  if (!*kernel) {
+  const auto& kernel = attention_kernel_costs(machine.costs.attention, op.attention);
+  if (!kernel) {
     return std::nullopt;
   }
   const auto pass = op.function == Function::attention_forward ? cost::AttentionPass::forward
                                                                : cost::AttentionPass::backward;
   return cost::attention_time(attention_shape(program, op, Extents::local),
                               pass,
-                              **kernel,
+                              *kernel,
                               machine.costs.streaming_multiprocessors);
 }
 
@@ -96,11 +82,7 @@ std::optional<Seconds> collective_op_time(const Program& program,
                                           const Machine& machine) {
   const cost::Group group = place(program.mesh(), op.group, machine.gpus_per_node);
   const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
-  Bytes payload;
-  for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
-    payload += bytes_of(collective_payload(program, op, pair),
-                        program.tensor(program.operands(op)[pair].ref.tensor).type);
-  }
+  const Bytes payload = payload_bytes(program, op);
   switch (op.collective) {
     case CollectiveKind::all_gather:
       return cost::all_gather_time(payload, group, machine.nic_rate, machine.costs);
@@ -211,23 +193,6 @@ class SegmentClock {
   std::vector<Accesses> accesses_;
 };
 
-Flops executed_flops(const Program& program, const Op& op) {
-  switch (program::info(op.function).family) {
-    case Family::gemm: {
-      const GemmExtents extents = gemm_extents(program, op, Extents::local);
-      return cost::gemm_flops(extents.m, extents.n, extents.k);
-    }
-    case Family::attention: {
-      const cost::AttentionShape shape = attention_shape(program, op, Extents::local);
-      return op.function == Function::attention_forward
-                 ? cost::attention_forward_flops(shape)
-                 : cost::attention_backward_kernel_flops(shape);
-    }
-    default:
-      return {};
-  }
-}
-
 }  // namespace
 
 std::optional<Seconds> op_time(const Program& program, const Op& op, const Machine& machine) {
@@ -296,27 +261,22 @@ std::string unknown_kernel(const Program& program, const Machine& machine) {
 
 std::vector<ledger::TimeEntry> time_entries(const Program& program, const Machine& machine) {
   std::vector<ledger::TimeEntry> entries;
-  program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
-    const Segment& segment = program.segments()[node.segment];
-    const auto times = static_cast<double>(count);
-    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
-      const Op& op = program.op(id);
-      if (program::info(op.function).family == Family::bookkeeping) {
-        continue;
-      }
-      const Seconds each = op_time(program, op, machine).value_or(Seconds(0));
-      ledger::TimeEntry entry;
-      entry.phase = op.phase;
-      entry.component = op.component;
-      entry.operation = op.label;
-      entry.function = op.function == Function::collective ? name(op.collective)
-                                                           : program::info(op.function).name;
-      entry.count = count;
-      entry.each = each;
-      entry.total = times * each;
-      entry.flops = times * executed_flops(program, op);
-      entries.push_back(entry);
+  program::for_each_op(program, [&](OpId, const Op& op, std::int64_t count) {
+    if (program::info(op.function).family == Family::bookkeeping) {
+      return;
     }
+    const auto times = static_cast<double>(count);
+    ledger::TimeEntry entry;
+    entry.phase = op.phase;
+    entry.component = op.component;
+    entry.operation = op.label;
+    entry.function =
+        op.function == Function::collective ? name(op.collective) : program::info(op.function).name;
+    entry.count = count;
+    entry.each = op_time(program, op, machine).value_or(Seconds(0));
+    entry.total = times * entry.each;
+    entry.flops = times * executed_flops(program, op);
+    entries.push_back(entry);
   });
   return entries;
 }

@@ -32,6 +32,14 @@ Elements collective_payload(const Program& program, const Op& op, std::size_t pa
   return {};
 }
 
+Bytes payload_bytes(const Program& program, const Op& op) {
+  Bytes payload;
+  for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+    payload += bytes_of(collective_payload(program, op, pair), from(program, op, pair).type);
+  }
+  return payload;
+}
+
 ledger::ByteAccount byte_account(const Op& op, const program::Tensor& tensor) {
   const Traffic traffic = program::traffic(tensor);
   return {.phase = op.phase,

@@ -16,6 +16,9 @@ namespace trireme::engine {
                                           const program::Op& op,
                                           std::size_t pair);
 
+/// Bytes of the payloads of all tensors that a collective carries in one call.
+[[nodiscard]] Bytes payload_bytes(const program::Program& program, const program::Op& op);
+
 /// Where a collective's bytes for one tensor are booked: activations under the block that moves
 /// them, gradients and parameters under their own.
 [[nodiscard]] ledger::ByteAccount byte_account(const program::Op& op,

@@ -1,8 +1,11 @@
 #include "sim/engine/work.h"
 
+#include <stdexcept>
+
 namespace trireme::engine {
 
 using program::Access;
+using program::Family;
 using program::Function;
 using program::Op;
 using program::Program;
@@ -19,6 +22,10 @@ std::int64_t extent(const Program& program, TensorId id, int dim, Extents which)
 std::int64_t tokens(const Program& program, TensorId id, Extents which) {
   return extent(program, id, program::kBatchDim, which) *
          extent(program, id, program::kSequenceDim, which);
+}
+
+Flops gemm_flops(const GemmExtents& extents) {
+  return cost::gemm_flops(extents.m, extents.n, extents.k);
 }
 
 }  // namespace
@@ -59,6 +66,60 @@ cost::AttentionShape attention_shape(const Program& program, const Op& op, Exten
   // Where ranks own parts of the queries, the rank of the last part is the slowest.
   shape.first_query = shape.key_tokens - shape.query_tokens;
   return shape;
+}
+
+Flops executed_flops(const Program& program, const Op& op) {
+  switch (program::info(op.function).family) {
+    case Family::gemm:
+      return gemm_flops(gemm_extents(program, op, Extents::local));
+    case Family::attention: {
+      const cost::AttentionShape shape = attention_shape(program, op, Extents::local);
+      return op.function == Function::attention_forward
+                 ? cost::attention_forward_flops(shape)
+                 : cost::attention_backward_kernel_flops(shape);
+    }
+    default:
+      return {};
+  }
+}
+
+ModelFlops model_flops(const Program& program, const Op& op) {
+  switch (program::info(op.function).family) {
+    case Family::gemm: {
+      const Flops flops = gemm_flops(gemm_extents(program, op, Extents::logical));
+      return {flops, flops};
+    }
+    case Family::attention: {
+      cost::AttentionShape shape = attention_shape(program, op, Extents::logical);
+      const auto of_pass = op.function == Function::attention_forward
+                               ? cost::attention_forward_flops
+                               : cost::attention_backward_model_flops;
+      const Flops halved = of_pass(shape);
+      shape.causal = false;
+      return {halved, of_pass(shape)};
+    }
+    default:
+      return {};
+  }
+}
+
+bool accumulates_in_fp32(const Program& program, const Op& op) {
+  const program::Operand& output = program.operands(op).back();
+  return output.access == Access::update &&
+         program.tensor(output.ref.tensor).type == ElementType::fp32;
+}
+
+const std::optional<cost::AttentionKernelCosts>& attention_kernel_costs(
+    const cost::AttentionCosts& costs, program::AttentionImplementation kernel) {
+  switch (kernel) {
+    case program::AttentionImplementation::flash2:
+      return costs.flash2;
+    case program::AttentionImplementation::flash3:
+      return costs.flash3;
+    case program::AttentionImplementation::cudnn:
+      return costs.cudnn;
+  }
+  throw std::logic_error("attention_kernel_costs: not a kernel");
 }
 
 Bytes moved_bytes(const Program& program, const Op& op) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "sim/cost/flops.h"
+#include "sim/cost/machine_costs.h"
 #include "sim/program/program.h"
 
 namespace trireme::engine {
@@ -26,10 +28,30 @@ enum class Extents : std::uint8_t { local, logical };
                                                    const program::Op& op,
                                                    Extents which);
 
+/// Operations that a kernel of one rank executes, padding and a fused attention's recomputation
+/// included; zero for what is neither a matrix product nor attention.
+[[nodiscard]] Flops executed_flops(const program::Program& program, const program::Op& op);
+
+/// Operations that the model requires of an operation over all ranks, attention's backward twice
+/// its forward; zero for what is neither a matrix product nor attention.
+struct ModelFlops {
+  Flops causal_halved;
+  Flops causal_in_full;
+};
+
+[[nodiscard]] ModelFlops model_flops(const program::Program& program, const program::Op& op);
+
+/// Whether a matrix product adds to a buffer in fp32, as a weight gradient does.
+[[nodiscard]] bool accumulates_in_fp32(const program::Program& program, const program::Op& op);
+
+/// The coefficients of the attention kernel that an operation names; empty when they are unknown.
+[[nodiscard]] const std::optional<cost::AttentionKernelCosts>& attention_kernel_costs(
+    const cost::AttentionCosts& costs, program::AttentionImplementation kernel);
+
 /// Bytes that a kernel reads and writes.
 ///
-/// EQ moved-bytes: M = sum over operands of t b; of an embedding's table only the rows of its tokens
-///   b  local_bytes of an operand                              [bytes]
+/// EQ moved-bytes: M = sum over operands of t b
+///   b  local_bytes of an operand; of an embedding's table the rows of its tokens alone  [bytes]
 ///   t  passes: 1 for what is read or written, 2 for updates   [1]
 ///   M  result                                                 [bytes]
 /// Source: derived: each operand passes through memory once, an update both ways

@@ -144,4 +144,15 @@ void for_each_run(const Program& program, Visit visit) {
   }
 }
 
+/// Calls `visit(operation's id, operation, times)` for every operation, in order.
+template <class Visit>
+void for_each_op(const Program& program, Visit visit) {
+  for_each_run(program, [&](const Node& node, std::int64_t times) {
+    const Segment& segment = program.segments()[node.segment];
+    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+      visit(id, program.op(id), times);
+    }
+  });
+}
+
 }  // namespace trireme::program

@@ -241,7 +241,7 @@ struct Tensor {
 ///
 /// EQ local-elements: E = product over dimensions of ceil(x / (k n)) k; of flat shards ceil(E / m)
 ///   x  logical size of a dimension                                        [1]
-///   n  ranks that share the dimension, in two turns where some split within others' shards  [ranks]
+///   n  ranks that share the dimension; shards within others' are cut in a second turn  [ranks]
 ///   k  pad_multiple; without one n divides x, and shards within others pad to 1  [1]
 ///   m  ranks that share the flattened elements                            [ranks]
 ///   E  result                                                             [elements]

@@ -24,7 +24,6 @@ using program::Family;
 using program::Function;
 using program::Op;
 using program::Operand;
-using program::OpId;
 using program::Program;
 using program::Segment;
 using program::Tensor;
@@ -71,12 +70,9 @@ void add_operation_terms(const Program& program,
                          std::vector<Term>& terms) {
   const std::vector<ledger::TimeEntry> entries = engine::time_entries(program, machine);
   std::vector<const Op*> ops;
-  program::for_each_run(program, [&](const program::Node& node, std::int64_t) {
-    const Segment& segment = program.segments()[node.segment];
-    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
-      if (program::info(program.op(id).function).family != Family::bookkeeping) {
-        ops.push_back(&program.op(id));
-      }
+  program::for_each_op(program, [&](program::OpId, const Op& op, std::int64_t) {
+    if (program::info(op.function).family != Family::bookkeeping) {
+      ops.push_back(&op);
     }
   });
   ensure(ops.size() == entries.size(), "explain: time entries do not follow the operations");

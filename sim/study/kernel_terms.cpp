@@ -1,6 +1,5 @@
 #include "sim/study/kernel_terms.h"
 
-#include <optional>
 
 #include "sim/cost/attention.h"
 #include "sim/cost/collectives.h"
@@ -82,23 +81,7 @@ void explain_gemm_seconds(const Program& program,
   add(term, "P", costs.rate);
   add(term, "k0", costs.inner_overhead.value());
   add(term, "bw", costs.bandwidth);
-  const program::Operand& output = program.operands(op).back();
-  const bool fp32 = output.access == program::Access::update &&
-                    program.tensor(output.ref.tensor).type == ElementType::fp32;
-  add(term, "x", fp32 ? costs.fp32_accumulation : 1.0);
-}
-
-const std::optional<cost::AttentionKernelCosts>& kernel_costs(
-    const cost::AttentionCosts& costs, program::AttentionImplementation kernel) {
-  switch (kernel) {
-    case program::AttentionImplementation::flash3:
-      return costs.flash3;
-    case program::AttentionImplementation::cudnn:
-      return costs.cudnn;
-    case program::AttentionImplementation::flash2:
-      break;
-  }
-  return costs.flash2;
+  add(term, "x", engine::accumulates_in_fp32(program, op) ? costs.fp32_accumulation : 1.0);
 }
 
 void explain_attention_seconds(const Program& program,
@@ -109,7 +92,7 @@ void explain_attention_seconds(const Program& program,
       term, "attention-time", "t0 + k w (max(B, SMs b) + tiles tau / 128) / (E phi)", kFits);
   const cost::AttentionShape shape = engine::attention_shape(program, op, Extents::local);
   add_attention_shape(term, shape);
-  const auto& kernel = kernel_costs(costs, op.attention);
+  const auto& kernel = engine::attention_kernel_costs(costs, op.attention);
   const cost::AttentionHeadDimCosts* row =
       kernel ? cost::find_head_dim(*kernel, shape.head_dim) : nullptr;
   if (row == nullptr) {
@@ -179,13 +162,8 @@ void explain_collective_seconds(const Program& program,
                                 Term& term) {
   const cost::Group group = engine::place(program.mesh(), op.group, machine.gpus_per_node);
   const bool spans_nodes = group.ranks > group.ranks_per_node;
-  Bytes payload;
-  for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
-    payload += bytes_of(engine::collective_payload(program, op, pair),
-                        program.tensor(program.operands(op)[pair].ref.tensor).type);
-  }
   const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
-  add(term, "N", payload.value());
+  add(term, "N", engine::payload_bytes(program, op).value());
   add(term, "n", group.ranks);
   if (spans_nodes) {
     add(term, "p", group.ranks_per_node);

@@ -1,0 +1,282 @@
+// Peak memory: summaries of runs, composed, and what is alive at the peak.
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sim/engine/sizes.h"
+
+namespace trireme::engine {
+
+using program::Node;
+using program::Op;
+using program::OpId;
+using program::Program;
+using program::Segment;
+using program::Tensor;
+using program::TensorId;
+
+namespace {
+
+/// Where in the program memory peaks: an operation, and the run node that executes it.
+struct Spot {
+  OpId op = 0;
+  std::uint32_t run = 0;
+};
+
+/// Memory of a part of the program, relative to where it starts.
+struct Summary {
+  Bytes net;
+  Bytes peak;
+  Spot spot;
+};
+
+Summary then(const Summary& first, const Summary& second) {
+  const Bytes later = first.net + second.peak;
+  return {first.net + second.net,
+          std::max(first.peak, later),
+          later > first.peak ? second.spot : first.spot};
+}
+
+Bytes total_bytes(const Program& program, std::span<const TensorId> tensors) {
+  Bytes bytes;
+  for (const TensorId id : tensors) {
+    bytes += program.tensor(id).local_bytes();
+  }
+  return bytes;
+}
+
+/// Memory of one run.
+Summary summarise_run(const Program& program, std::uint32_t run) {
+  const Segment& segment = program.segments()[program.nodes()[run].segment];
+  Summary summary;
+  summary.spot = {segment.first_op, run};
+  for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+    const Op& op = program.op(id);
+    const Bytes born = total_bytes(program, program.births(op));
+    const Bytes dead = total_bytes(program, program.deaths(op));
+    summary = then(summary, {born - dead, born, {id, run}});
+  }
+  return summary;
+}
+
+/// Memory of nodes [first, last). `grows`, when given, learns of each repeat whether an iteration
+/// leaves more than it found: then the last one peaks, else the first.
+Summary summarise(const Program& program,
+                  std::uint32_t first,
+                  std::uint32_t last,
+                  std::vector<bool>* grows) {
+  Summary whole;
+  whole.spot = {0, first};
+  for (std::uint32_t i = first; i < last;) {
+    const Node& node = program.nodes()[i];
+    if (node.kind == Node::Kind::run) {
+      whole = then(whole, summarise_run(program, i));
+      ++i;
+      continue;
+    }
+    const Summary body = summarise(program, i + 1, node.end, grows);
+    if (grows != nullptr) {
+      (*grows)[i] = body.net > Bytes(0);
+    }
+    Summary repeated;
+    repeated.net = node.count * body.net;
+    repeated.peak = body.peak + std::max(Bytes(0), (node.count - 1) * body.net);
+    repeated.spot = body.spot;
+    for (const program::RepeatDeath& death : program.deaths(node)) {
+      repeated.net -= death.instances * program.tensor(death.tensor).local_bytes();
+    }
+    whole = then(whole, repeated);
+    i = node.end;
+  }
+  return whole;
+}
+
+Summary summarise(const Program& program, std::vector<bool>* grows = nullptr) {
+  return summarise(program, 0, static_cast<std::uint32_t>(program.nodes().size()), grows);
+}
+
+Bytes resident_bytes(const Program& program) {
+  Bytes resident;
+  for (const Tensor& tensor : program.tensors()) {
+    if (tensor.resident && tensor.storage == program::Storage::own) {
+      resident += program.resident_instances(tensor) * tensor.local_bytes();
+    }
+  }
+  return resident;
+}
+
+/// Where memory peaks: the repeats around it, outermost first, and how many of their iterations
+/// come before it.
+struct PeakPath {
+  struct Step {
+    std::uint32_t node;
+    std::int64_t iterations_before;
+  };
+
+  Spot spot;
+  std::vector<Step> steps;
+};
+
+PeakPath path_to_peak(const Program& program) {
+  std::vector<bool> grows(program.nodes().size());
+  PeakPath path;
+  path.spot = summarise(program, &grows).spot;
+  for (std::uint32_t i = 0; i < path.spot.run; ++i) {
+    const Node& node = program.nodes()[i];
+    if (node.kind == Node::Kind::repeat && node.end > path.spot.run) {
+      path.steps.push_back({i, grows[i] ? node.count - 1 : 0});
+    }
+  }
+  return path;
+}
+
+/// Live instances of every tensor, counted in program order up to an instant.
+class LiveInstances {
+ public:
+  explicit LiveInstances(const Program& program)
+      : program_(program), live_(program.tensors().size(), 0) {}
+
+  /// Counts the births before the peak operation and the deaths before it.
+  void count_up_to(const PeakPath& path) {
+    count(0, static_cast<std::uint32_t>(program_.nodes().size()), 1, path, 0);
+  }
+
+  [[nodiscard]] std::int64_t operator[](TensorId id) const { return live_[id]; }
+
+ private:
+  /// Counts nodes [first, last), `times` over; returns true when the peak was reached.
+  bool count(std::uint32_t first,
+             std::uint32_t last,
+             std::int64_t times,
+             const PeakPath& path,
+             std::size_t depth) {
+    for (std::uint32_t i = first; i < last;) {
+      const Node& node = program_.nodes()[i];
+      if (node.kind == Node::Kind::run) {
+        if (count_run(i, times, path.spot, depth == path.steps.size())) {
+          return true;
+        }
+        ++i;
+        continue;
+      }
+      if (depth < path.steps.size() && path.steps[depth].node == i) {
+        count(i + 1, node.end, path.steps[depth].iterations_before, path, kNever);
+        return count(i + 1, node.end, 1, path, depth + 1);
+      }
+      count(i + 1, node.end, times * node.count, path, kNever);
+      for (const program::RepeatDeath& death : program_.deaths(node)) {
+        live_[death.tensor] -= times * death.instances;
+      }
+      i = node.end;
+    }
+    return false;
+  }
+
+  bool count_run(std::uint32_t run, std::int64_t times, const Spot& spot, bool may_stop) {
+    const Segment& segment = program_.segments()[program_.nodes()[run].segment];
+    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+      const Op& op = program_.op(id);
+      for (const TensorId tensor : program_.births(op)) {
+        live_[tensor] += times;
+      }
+      if (may_stop && run == spot.run && id == spot.op) {
+        return true;
+      }
+      for (const TensorId tensor : program_.deaths(op)) {
+        live_[tensor] -= times;
+      }
+    }
+    return false;
+  }
+
+  static constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+
+  const Program& program_;
+  std::vector<std::int64_t> live_;
+};
+
+std::string instant_name(const Program& program, const PeakPath& path) {
+  if (program.ops().empty()) {
+    return "no operation";
+  }
+  const Op& op = program.op(path.spot.op);
+  std::string text(name(op.phase));
+  for (const auto& step : path.steps) {
+    const Node& node = program.nodes()[step.node];
+    if (node.count > 1) {
+      text += fmt::format(", {} {}",
+                          program::kIndexNames[static_cast<std::size_t>(node.index)],
+                          node.first + node.step * step.iterations_before);
+    }
+  }
+  return fmt::format("{}, {}: {}", text, name(op.component), op.label);
+}
+
+/// Calls `visit(tensor, instances)` for every tensor that is alive at the peak, as declared.
+template <class Visit>
+void for_each_alive(const Program& program, const PeakPath& path, Visit visit) {
+  LiveInstances live(program);
+  live.count_up_to(path);
+  for (std::size_t i = 0; i < program.tensors().size(); ++i) {
+    const auto id = static_cast<TensorId>(i);
+    const Tensor& tensor = program.tensor(id);
+    if (tensor.storage != program::Storage::own) {
+      continue;
+    }
+    const std::int64_t instances = tensor.resident ? program.resident_instances(tensor) : live[id];
+    if (instances != 0) {
+      visit(tensor, instances);
+    }
+  }
+}
+
+}  // namespace
+
+MemoryPeak read_peak(const Program& program) {
+  const Summary summary = summarise(program);
+  MemoryPeak peak;
+  peak.resident = resident_bytes(program);
+  peak.allocated = peak.resident + summary.peak;
+  peak.op = summary.spot.op;
+  return peak;
+}
+
+Bytes read_net_memory(const Program& program) {
+  return summarise(program).net;
+}
+
+std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
+  std::vector<ledger::MemoryEntry> entries;
+  for_each_alive(program, path_to_peak(program), [&](const Tensor& tensor, std::int64_t instances) {
+    ledger::MemoryEntry entry;
+    entry.item = program::memory_item(tensor);
+    entry.tensor = program::display_name(tensor);
+    entry.shape_symbols = program::shape_in_symbols(program.mesh(), tensor);
+    entry.shape_numbers = program::shape_in_numbers(program.mesh(), tensor);
+    entry.type = tensor.type;
+    entry.instances = instances;
+    entry.bytes = instances * tensor.local_bytes();
+    entries.push_back(std::move(entry));
+  });
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return a.bytes > b.bytes;
+  });
+  return entries;
+}
+
+ledger::MemoryLedger read_memory(const Program& program) {
+  ledger::MemoryLedger memory;
+  const PeakPath path = path_to_peak(program);
+  memory.instant = instant_name(program, path);
+  for_each_alive(program, path, [&](const Tensor& tensor, std::int64_t instances) {
+    const Bytes bytes = instances * tensor.local_bytes();
+    memory.by_item[ledger::index(program::memory_item(tensor))] += bytes;
+    memory.allocated += bytes;
+  });
+  return memory;
+}
+
+}  // namespace trireme::engine
