@@ -76,7 +76,7 @@ class Recorder {
                const LocalTensor& local) {
     const program::Operand& used = program_.operands(op)[operand];
     const TensorId id = used.ref.tensor;
-    const std::int64_t layer = instance[static_cast<std::size_t>(Index::layer)];
+    const std::int64_t layer = instance[index_of(Index::layer)];
     if (op.function == Function::adam) {
       if (used.access == Access::read && program_.tensor(id).role == program::Role::gradient) {
         keep(Quantity::gradients, id, instance, op, local);
@@ -109,7 +109,7 @@ class Recorder {
       for (std::int64_t layer = 0; layer < (per_layer ? program_.extent(Index::layer) : 1);
            ++layer) {
         InstanceIndex instance{};
-        instance[static_cast<std::size_t>(Index::layer)] = static_cast<std::int32_t>(layer);
+        instance[index_of(Index::layer)] = static_cast<std::int32_t>(layer);
         Capture& capture = captures_[{step_, Quantity::parameters, id, instance}];
         const auto update = last_update_.find({id, instance});
         capture = {step_,

@@ -2,6 +2,7 @@
 // and what it sent and held. Ranks hand their records to rank 0 as messages.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -13,6 +14,10 @@
 #include "sim/program/program.h"
 
 namespace trireme::study {
+
+constexpr std::size_t index_of(program::Index index) {
+  return static_cast<std::size_t>(index);
+}
 
 /// One rank's part of a tensor at the end of a step, or where it was read last.
 struct Capture {

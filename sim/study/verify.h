@@ -37,9 +37,6 @@ struct VerifyOptions {
   bool trace = false;      // list the operations, too
 };
 
-/// Largest error, relative to the tensor's norm in the whole model, that counts as rounding.
-inline constexpr double kVerifyTolerance = 1e-10;
-
 /// From a plan to the program that is executed.
 using Lowering = std::function<program::Program(const plan::Plan&)>;
 

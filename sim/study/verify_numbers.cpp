@@ -1,0 +1,201 @@
+// The tensors that ranks recorded against the dense reference.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/engine/execute/distribution.h"
+#include "sim/study/verify_checks.h"
+
+namespace trireme::study {
+
+using ledger::PlanVerification;
+using ledger::Quantity;
+using program::Index;
+using program::Op;
+using program::Program;
+using program::Tensor;
+
+namespace {
+
+/// Squared differences and norms of one tensor over its layers and micro batches.
+struct TensorError {
+  double squared_difference = 0;
+  double squared_norm = 0;
+  double worst = -1;  // squared difference of one instance
+  std::string where;  // of that instance: operation, tensor, layer
+};
+
+/// Compares what the ranks recorded with the reference.
+class NumberCheck {
+ public:
+  NumberCheck(const Program& program,
+              const Reference& reference,
+              const std::vector<RankRecord>& records)
+      : program_(program), reference_(reference), records_(records) {}
+
+  void run(PlanVerification& result) {
+    const std::size_t captures = records_.front().captures.size();
+    for (const RankRecord& record : records_) {
+      if (record.captures.size() != captures) {
+        result.messages.push_back("ranks disagree about which operations there are");
+        return;
+      }
+    }
+    for (std::size_t i = 0; i < captures; ++i) {
+      compare(i);
+    }
+    for (const auto& [kind, tensors] : errors_) {
+      rate(kind.first, tensors, result);
+    }
+    check_gradients(result);
+  }
+
+ private:
+  /// A quantity, and which of the optimizer's states it is: norms are taken over each apart.
+  using Kind = std::pair<Quantity, std::string_view>;
+
+  /// Adds up one instance of a tensor: the sums of its partial values, against the reference, in
+  /// every copy that some rank holds.
+  void compare(std::size_t number) {
+    const Capture& capture = records_.front().captures[number];
+    const Tensor& tensor = program_.tensor(capture.tensor);
+    const program::Mesh& mesh = program_.mesh();
+    const std::vector<double> expected = reference_.expected(tensor, capture);
+    const program::AxisMask partial = tensor.layout.partial_axes();
+    const auto others = static_cast<program::AxisMask>(mesh.all_axes() & ~partial);
+    std::vector<std::vector<double>> copies(static_cast<std::size_t>(mesh.group_size(others)));
+    std::vector<std::int64_t> holder(copies.size());
+    for (std::int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+      const std::vector<double>& values =
+          records_[static_cast<std::size_t>(rank)].captures[number].values;
+      const auto position = static_cast<std::size_t>(mesh.position(rank, others));
+      std::vector<double>& copy = copies[position];
+      copy.resize(values.size());
+      holder[position] = rank;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        copy[i] += values[i];
+      }
+    }
+    constexpr double kNobody = std::numeric_limits<double>::infinity();
+    std::vector<double> difference(expected.size(), -1.0);
+    for (std::size_t position = 0; position < copies.size(); ++position) {
+      const std::vector<std::int64_t> elements =
+          engine::logical_indices(mesh, tensor, holder[position]);
+      for (std::size_t i = 0; i < elements.size(); ++i) {
+        if (elements[i] >= 0) {
+          const auto at = static_cast<std::size_t>(elements[i]);
+          const double gap = std::abs(copies[position][i] - expected[at]);
+          difference[at] = std::max(difference[at], std::isnan(gap) ? kNobody : gap);
+        }
+      }
+    }
+    double squared = 0;
+    double norm = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double gap = difference[i] < 0 ? kNobody : difference[i];
+      squared += gap * gap;
+      norm += expected[i] * expected[i];
+    }
+    const Kind kind{capture.quantity,
+                    capture.quantity == Quantity::parameters ? tensor.part : std::string_view()};
+    TensorError& error = errors_[kind][std::string(tensor.name)];
+    error.squared_difference += squared;
+    error.squared_norm += norm;
+    if (squared > error.worst) {
+      error.worst = squared;
+      error.where = where(capture, tensor);
+    }
+  }
+
+  [[nodiscard]] std::string where(const Capture& capture, const Tensor& tensor) const {
+    const Op& op = program_.op(capture.op);
+    std::string text = fmt::format("'{}'", program::display_name(tensor));
+    for (const Index index : {Index::layer, Index::micro_batch}) {
+      if ((tensor.varies & program::index_bit(index)) != 0) {
+        text += fmt::format(
+            ", {} {}", program::kIndexNames[index_of(index)], capture.instance[index_of(index)]);
+      }
+    }
+    const bool reads = capture.quantity == Quantity::gradients;
+    return fmt::format("operation {} {} {}, step {}",
+                       operation_in_words(op),
+                       reads ? "reads" : "writes",
+                       text,
+                       capture.step + 1);
+  }
+
+  /// Errors relative to each tensor's norm in the whole model, but not less than a part of the norm
+  /// of all of its kind: a gradient that is zero by symmetry is rounding alone.
+  void rate(Quantity quantity,
+            const std::map<std::string, TensorError>& tensors,
+            PlanVerification& result) const {
+    constexpr double kLeastShare = 1e-3;
+    double all = 0;
+    for (const auto& [name, error] : tensors) {
+      all += error.squared_norm;
+    }
+    for (const auto& [name, error] : tensors) {
+      const double norm = std::max(std::sqrt(error.squared_norm), kLeastShare * std::sqrt(all));
+      const double difference = std::sqrt(error.squared_difference);
+      const double relative = difference == 0 ? 0 : difference / norm;
+      ledger::WorstError& worst = result.error[ledger::index(quantity)];
+      if (!(relative <= worst.relative)) {
+        worst = {relative, name};
+      }
+      if (!(relative <= kVerifyTolerance)) {
+        result.messages.push_back(
+            fmt::format("{}: it differs from the reference by {:.1e} of the "
+                        "norm of '{}' in the whole model",
+                        error.where,
+                        relative,
+                        name));
+      }
+    }
+  }
+
+  /// Every parameter is to be updated with a gradient of its own, in every step.
+  void check_gradients(PlanVerification& result) const {
+    std::map<std::pair<std::string_view, std::int64_t>, std::int64_t> read;
+    std::int64_t steps = 0;
+    for (const Capture& capture : records_.front().captures) {
+      steps = std::max(steps, capture.step + 1);
+      if (capture.quantity == Quantity::gradients) {
+        ++read[{program_.tensor(capture.tensor).name, capture.instance[index_of(Index::layer)]}];
+      }
+    }
+    for (const Capture& capture : records_.front().captures) {
+      const Tensor& tensor = program_.tensor(capture.tensor);
+      const bool parameter = capture.quantity == Quantity::parameters &&
+                             tensor.role == program::Role::parameter && capture.step == 0;
+      const std::int64_t layer = capture.instance[index_of(Index::layer)];
+      if (parameter && read[{tensor.name, layer}] != steps) {
+        result.messages.push_back(
+            fmt::format("no operation 'adam' reads a gradient of '{}', layer {}, in every step",
+                        program::display_name(tensor),
+                        layer));
+      }
+    }
+  }
+
+  const Program& program_;
+  const Reference& reference_;
+  const std::vector<RankRecord>& records_;
+  std::map<Kind, std::map<std::string, TensorError>> errors_;
+};
+
+}  // namespace
+
+void check_numbers(const Program& program,
+                   const Reference& reference,
+                   const std::vector<RankRecord>& records,
+                   PlanVerification& result) {
+  NumberCheck(program, reference, records).run(result);
+}
+
+}  // namespace trireme::study
