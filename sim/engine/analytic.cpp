@@ -243,6 +243,34 @@ std::optional<ledger::TimeLedger> read_time(const Program& program, const Machin
   return ledger;
 }
 
+namespace {
+
+/// Whether the machine knows a kernel for every attention operation of a program.
+bool knows(const Program& program,
+           program::AttentionImplementation kernel,
+           const Machine& machine) {
+  return std::all_of(program.ops().begin(), program.ops().end(), [&](const Op& op) {
+    Op other = op;
+    other.attention = kernel;
+    return program::info(op.function).family != Family::attention ||
+           attention_op_time(program, other, machine).has_value();
+  });
+}
+
+/// "; it knows cudnn": the kernels that could do what the program's attention asks for.
+std::string known_kernels(const Program& program, const Machine& machine) {
+  using Kernel = program::AttentionImplementation;
+  std::string known;
+  for (const Kernel kernel : {Kernel::flash2, Kernel::flash3, Kernel::cudnn}) {
+    if (knows(program, kernel, machine)) {
+      known += fmt::format("{}{}", known.empty() ? "; it knows " : ", ", program::name(kernel));
+    }
+  }
+  return known;
+}
+
+}  // namespace
+
 std::string unknown_kernel(const Program& program, const Machine& machine) {
   for (const Op& op : program.ops()) {
     if (!op_time(program, op, machine)) {
@@ -250,10 +278,11 @@ std::string unknown_kernel(const Program& program, const Machine& machine) {
         return fmt::format("the profile does not know the seconds of '{}'", op.label);
       }
       const cost::AttentionShape shape = attention_shape(program, op, Extents::local);
-      return fmt::format("the profile does not know {} of kernel {} at head dimension {}",
+      return fmt::format("the profile does not know {} of kernel {} at head dimension {}{}",
                          program::info(op.function).name,
                          program::name(op.attention),
-                         shape.head_dim);
+                         shape.head_dim,
+                         known_kernels(program, machine));
     }
   }
   return {};

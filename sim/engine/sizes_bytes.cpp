@@ -96,17 +96,30 @@ ByteLedger read_bytes(const Program& program, std::int64_t gpus_per_node, std::i
 }
 
 std::int64_t largest_sender(const Program& program, std::int64_t gpus_per_node) {
-  bool uniform = true;
-  for (const Op& op : program.ops()) {
-    uniform = uniform && (op.function != Function::collective || divides(program, op));
-  }
+  struct Uneven {
+    const Op* op;
+    std::int64_t times;
+  };
+
+  std::vector<Uneven> uneven;  // the other collectives send alike on every rank
+  program::for_each_op(program, [&](program::OpId, const Op& op, std::int64_t times) {
+    if (op.function == Function::collective && !divides(program, op)) {
+      uneven.push_back({&op, times});
+    }
+  });
   std::int64_t largest = 0;
-  if (uniform) {
-    return largest;
-  }
-  Bytes most = read_bytes(program, gpus_per_node, 0).sent;
-  for (std::int64_t rank = 1; rank < program.mesh().ranks(); ++rank) {
-    const Bytes sent = read_bytes(program, gpus_per_node, rank).sent;
+  Bytes most(-1);
+  const std::int64_t ranks = uneven.empty() ? 1 : program.mesh().ranks();
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    Bytes sent;
+    for (const Uneven& collective : uneven) {
+      const Op& op = *collective.op;
+      const cost::Group group = place(program.mesh(), op.group, gpus_per_node);
+      const std::int64_t position = program.mesh().position(rank, op.group);
+      for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+        sent += collective.times * collective_bytes(program, op, pair, group, position).sent;
+      }
+    }
     if (sent > most) {
       most = sent;
       largest = rank;

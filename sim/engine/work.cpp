@@ -73,7 +73,9 @@ Flops executed_flops(const Program& program, const Op& op) {
     case Family::gemm:
       return gemm_flops(gemm_extents(program, op, Extents::local));
     case Family::attention: {
-      const cost::AttentionShape shape = attention_shape(program, op, Extents::local);
+      cost::AttentionShape shape = attention_shape(program, op, Extents::local);
+      // Equal parts of the queries start at 0, q, 2 q, ...: on average half as far as the last.
+      shape.first_query = Tokens(shape.first_query.value() / 2);
       return op.function == Function::attention_forward
                  ? cost::attention_forward_flops(shape)
                  : cost::attention_backward_kernel_flops(shape);

@@ -29,7 +29,8 @@ enum class Extents : std::uint8_t { local, logical };
                                                    Extents which);
 
 /// Operations that a kernel of one rank executes, padding and a fused attention's recomputation
-/// included; zero for what is neither a matrix product nor attention.
+/// included, on average where ranks attend with different queries; zero for what is neither a
+/// matrix product nor attention.
 [[nodiscard]] Flops executed_flops(const program::Program& program, const program::Op& op);
 
 /// Operations that the model requires of an operation over all ranks, attention's backward twice

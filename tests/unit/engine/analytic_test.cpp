@@ -208,6 +208,15 @@ TEST_CASE("time: an unknown kernel leaves the step unknown, and says which", "[e
   CHECK(unknown_kernel(program, machine()) ==
         "the profile does not know attention_forward of kernel flash3 at head dimension 64");
 
+  Machine other = machine();
+  other.costs.attention.cudnn.emplace();
+  other.costs.attention.cudnn->head_dim_count = 1;
+  other.costs.attention.cudnn->head_dims[0].head_dim = 64;
+  other.costs.attention.cudnn->head_dims[0].forward.emplace();
+  CHECK(unknown_kernel(program, other) ==
+        "the profile does not know attention_forward of kernel flash3 at head dimension 64; it "
+        "knows cudnn");
+
   Builder ring = small_program({{"group", 2}});
   const TensorSpec block = resident("block", {{1, "B"}, {8, "S"}});
   emit_collective(ring, CollectiveKind::send_recv, kGroup, block, block);

@@ -384,11 +384,11 @@ TEST_CASE("flops: attention by heads and by queries", "[engine]") {
   const ledger::FlopLedger heads = attention_flops(kFeatures, kFeatures, true);
   CHECK(heads.model == Flops(3 * 2048));
   CHECK(heads.executed == Flops(3.5 * 1024));
-  // the last half of the queries, which sees 4 whole keys and half of the other 4:
-  // 4 * 4 heads * 4 * 4 queries * 6 keys = 1,536
+  // Half the queries on each of two ranks. The first half sees half of 4 keys, 4 * 4 heads * 4 * 4
+  // queries * 2 keys = 512; the last sees 4 whole ones and half of the other 4, 1,536.
   const ledger::FlopLedger queries = attention_flops(kSequence, kWhole, true);
   CHECK(queries.model == Flops(3 * 2048));
-  CHECK(queries.executed == Flops(3.5 * 1536));
+  CHECK(queries.executed == Flops(3.5 * (512 + 1536) / 2));
 }
 
 }  // namespace
