@@ -25,13 +25,6 @@ namespace {
 constexpr unsigned kLineLength = 100;
 constexpr std::string_view kDefaultProfile = "h100-sxm-public";
 
-[[noreturn]] void refuse(std::string message, std::string hint = {}) {
-  throw Error(ErrorKind::command_line,
-              SourceLocation{.file = "trireme"},
-              std::move(message),
-              std::move(hint));
-}
-
 po::options_description options_of(const Command* command) {
   po::options_description options("options", kLineLength);
   if (command != nullptr && command->add_options != nullptr) {

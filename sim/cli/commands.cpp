@@ -20,6 +20,13 @@ void add_plan(po::options_description& options) {
       "plan", po::value<std::string>()->value_name("NAME"), "look at this plan alone");
 }
 
+void add_evaluation(po::options_description& options) {
+  add_plan(options);
+  options.add_options()("engine",
+                        po::value<std::string>()->value_name("NAME"),
+                        "whose seconds: analytic (default), or event: a clock of streams");
+}
+
 void add_explain(po::options_description& options) {
   options.add_options()("plan",
                         po::value<std::string>()->value_name("NAME"),
@@ -44,8 +51,9 @@ constexpr std::array kCommands = {
             "STUDY.yaml",
             Writes::result,
             "  trireme compare reports/ulysses-vs-megatron/study.yaml\n"
-            "  trireme compare study.yaml --plan hybrid --json\n",
-            add_plan,
+            "  trireme compare study.yaml --plan hybrid --json\n"
+            "  trireme compare study.yaml --engine event\n",
+            add_evaluation,
             run_compare},
     Command{"sweep",
             "how does that change with length, GPUs, bandwidth, ...?",
@@ -53,7 +61,7 @@ constexpr std::array kCommands = {
             Writes::result,
             "  trireme sweep reports/ulysses-vs-megatron/study.yaml\n"
             "  trireme sweep study.yaml --csv -o sweep.csv\n",
-            add_plan,
+            add_evaluation,
             run_sweep},
     Command{"explain",
             "where does the number come from?",

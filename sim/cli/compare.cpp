@@ -18,7 +18,7 @@ ExitCode run_compare(const Invocation& call) {
   }
   const std::string plan = call.text("plan");
   const ledger::StudyResult result =
-      study::compare(plan.empty() ? file.base() : study::only(file.base(), plan));
+      study::compare(plan.empty() ? file.base() : study::only(file.base(), plan), engine_of(call));
   note_result(result);
   switch (call.format) {
     case Format::json:

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -90,6 +91,13 @@ void echo_defaults(std::span<const std::string> defaults, std::span<const std::s
   if (!lines.empty()) {
     say(line + '\n');
   }
+}
+
+void refuse(std::string message, std::string hint) {
+  throw Error(ErrorKind::command_line,
+              SourceLocation{.file = "trireme"},
+              std::move(message),
+              std::move(hint));
 }
 
 }  // namespace trireme::cli

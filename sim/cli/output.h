@@ -24,4 +24,7 @@ void note(std::string_view text);
 /// alike is said once.
 void echo_defaults(std::span<const std::string> defaults, std::span<const std::string> plans);
 
+/// Throws Error (command line) with the next thing to type.
+[[noreturn]] void refuse(std::string message, std::string hint = {});
+
 }  // namespace trireme::cli

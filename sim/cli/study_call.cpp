@@ -10,6 +10,8 @@
 
 #include "sim/cli/output.h"
 #include "sim/config/embedded_files.h"
+#include "sim/core/nearest.h"
+#include "sim/core/printable.h"
 #include "sim/report/study_tables.h"
 
 namespace trireme::cli {
@@ -38,8 +40,25 @@ config::StudyFile read_study_of(const Invocation& call) {
   return file;
 }
 
+ledger::Engine engine_of(const Invocation& call) {
+  const std::string word = call.text("engine");
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < ledger::kEngineNames.size(); ++i) {
+    if (word == ledger::kEngineNames[i]) {
+      return static_cast<ledger::Engine>(i);
+    }
+    known.emplace_back(ledger::kEngineNames[i]);
+  }
+  if (!word.empty()) {
+    refuse(fmt::format("--engine: {} is not known", in_quotes(word)), hint_near(word, known));
+  }
+  return ledger::Engine::analytic;
+}
+
 void note_result(const ledger::StudyResult& result) {
-  note(fmt::format("seconds by profile {}; accuracy band: none yet", result.profile));
+  note(fmt::format("seconds by profile {}, {} engine; accuracy band: none yet",
+                   result.profile,
+                   name(result.engine)));
   for (const std::string& remark : report::remarks(result.rows)) {
     note(remark);
   }

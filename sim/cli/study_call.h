@@ -15,6 +15,9 @@ namespace trireme::cli {
 /// As read_study_of, without a word.
 [[nodiscard]] config::StudyFile read_study_silently(const Invocation& call);
 
+/// The reader of seconds that --engine names; the analytic one without it.
+[[nodiscard]] ledger::Engine engine_of(const Invocation& call);
+
 /// Notes on stderr: requirements that fail, why rows do not run, what results leave out.
 void note_result(const ledger::StudyResult& result);
 

@@ -63,7 +63,8 @@ ExitCode run_sweep(const Invocation& call) {
   if (file.points().empty()) {
     note("the study has no sweep: its base point is evaluated");
   }
-  const ledger::StudyResult result = study::sweep(file, call.text("plan"), Progress());
+  const ledger::StudyResult result =
+      study::sweep(file, call.text("plan"), Progress(), engine_of(call));
   note_result(result);
   switch (call.format) {
     case Format::json:

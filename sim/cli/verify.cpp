@@ -21,10 +21,6 @@ namespace trireme::cli {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& message, const std::string& hint = {}) {
-  throw Error(ErrorKind::command_line, SourceLocation{.file = "trireme"}, message, hint);
-}
-
 bool is_set(const Invocation& call, const std::string& option) {
   return call.values.count(option) != 0 && call.values[option].as<bool>();
 }

@@ -41,6 +41,14 @@ struct PointValue {
   std::variant<std::int64_t, double, std::string> value;
 };
 
+/// Which reader's seconds a result holds.
+enum class Engine : std::uint8_t { analytic, event };
+inline constexpr std::array<std::string_view, 2> kEngineNames = {"analytic", "event"};
+
+constexpr std::string_view name(Engine value) {
+  return name_in(kEngineNames, value);
+}
+
 /// Seconds of a step and what follows from them.
 struct StepResult {
   TimeLedger time;
@@ -100,6 +108,7 @@ struct StudyResult {
   std::string model;
   std::string cluster;
   std::string profile;
+  Engine engine = Engine::analytic;
   std::int64_t gpus = 1;
   std::vector<std::string> settings;  // of the workload and of the plans, one sentence each
   std::vector<PlanResult> rows;

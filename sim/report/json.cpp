@@ -244,6 +244,7 @@ std::string to_json(const ledger::StudyResult& result, std::string_view command)
   document["command"] = command;
   document["study"] = result.name;
   document["profile"] = result.profile;
+  document["engine"] = name(result.engine);
   document["rows"] = Json::array();
   for (const PlanResult& row : result.rows) {
     document["rows"].push_back(row_object(row));

@@ -9,6 +9,8 @@
 #include "sim/config/words.h"
 #include "sim/core/error.h"
 #include "sim/core/nearest.h"
+#include "sim/engine/event/event.h"
+#include "sim/engine/event/schedule.h"
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
@@ -70,9 +72,21 @@ ledger::StepResult step_result(const ledger::TimeLedger& time,
   return step;
 }
 
+std::optional<ledger::TimeLedger> read_step(const program::Program& program,
+                                            const engine::Machine& machine,
+                                            ledger::Engine reader) {
+  if (reader == ledger::Engine::analytic) {
+    return engine::read_time(program, machine);
+  }
+  const engine::Schedule schedule(program);
+  const auto simulated = engine::simulate(schedule, machine);
+  return simulated ? std::optional(simulated->time) : std::nullopt;
+}
+
 PlanResult evaluate_at(const config::StudySpec& study,
                        const config::PlanSpec& spec,
-                       const std::vector<ledger::PointValue>& point) {
+                       const std::vector<ledger::PointValue>& point,
+                       ledger::Engine reader) {
   const config::GpuSpec& gpu = study.cluster.gpu;
   PlanResult result;
   result.plan = spec.name;
@@ -116,7 +130,7 @@ PlanResult evaluate_at(const config::StudySpec& study,
         fmt::format("memory is that of the generic recipe: none of framework {} is modelled yet",
                     config::word_for(config::kFrameworkWords, spec.framework)));
   }
-  if (const auto time = engine::read_time(program, machine)) {
+  if (const auto time = read_step(program, machine, reader)) {
     numbers.step = step_result(*time, numbers.flops, resolution.plan, gpu);
   } else {
     result.reasons.push_back(engine::unknown_kernel(program, machine));
@@ -168,8 +182,9 @@ std::vector<std::string> settings_of(const config::StudySpec& study) {
   return settings;
 }
 
-StudyResult result_without_rows(const config::StudySpec& study) {
+StudyResult result_without_rows(const config::StudySpec& study, ledger::Engine engine) {
   StudyResult result;
+  result.engine = engine;
   result.name = study.name;
   result.file = study.file;
   return result;
@@ -204,7 +219,7 @@ void add_point(const config::StudySpec& study,
   const std::size_t first = result.rows.size();
   const std::vector<ledger::PointValue> point = point_of(study, swept);
   for (const config::PlanSpec& plan : study.plans) {
-    result.rows.push_back(evaluate_at(study, plan, point));
+    result.rows.push_back(evaluate_at(study, plan, point, result.engine));
   }
   check_requirements(study.require, std::span(result.rows).subspan(first), result.failed);
 }
@@ -219,27 +234,30 @@ engine::Machine machine_of(const config::ClusterSpec& cluster) {
   return machine;
 }
 
-PlanResult evaluate(const config::StudySpec& study, const config::PlanSpec& plan) {
-  return evaluate_at(study, plan, point_of(study, {}));
+PlanResult evaluate(const config::StudySpec& study,
+                    const config::PlanSpec& plan,
+                    ledger::Engine engine) {
+  return evaluate_at(study, plan, point_of(study, {}), engine);
 }
 
 std::vector<PlanResult> evaluate(const config::StudySpec& study) {
   return compare(study).rows;
 }
 
-StudyResult compare(const config::StudySpec& study) {
-  StudyResult result = result_without_rows(study);
+StudyResult compare(const config::StudySpec& study, ledger::Engine engine) {
+  StudyResult result = result_without_rows(study, engine);
   add_point(study, {}, result);
   return result;
 }
 
 StudyResult sweep(const config::StudyFile& file,
                   const std::string& only_plan,
-                  const std::function<void(std::size_t, std::size_t)>& progress) {
+                  const std::function<void(std::size_t, std::size_t)>& progress,
+                  ledger::Engine engine) {
   const auto chosen = [&](config::StudySpec study) {
     return only_plan.empty() ? study : only(study, only_plan);
   };
-  StudyResult result = result_without_rows(chosen(file.base()));
+  StudyResult result = result_without_rows(chosen(file.base()), engine);
   const std::vector<config::SweepPoint>& points = file.points();
   if (points.empty()) {
     add_point(chosen(file.base()), {}, result);

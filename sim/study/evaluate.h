@@ -17,13 +17,15 @@ namespace trireme::study {
 
 /// One plan of a study. An illegal plan is a result: its reasons, and no numbers.
 [[nodiscard]] ledger::PlanResult evaluate(const config::StudySpec& study,
-                                          const config::PlanSpec& plan);
+                                          const config::PlanSpec& plan,
+                                          ledger::Engine engine = ledger::Engine::analytic);
 
 /// Every plan of a study, in its order.
 [[nodiscard]] std::vector<ledger::PlanResult> evaluate(const config::StudySpec& study);
 
 /// The study as it stands, without its sweep.
-[[nodiscard]] ledger::StudyResult compare(const config::StudySpec& study);
+[[nodiscard]] ledger::StudyResult compare(const config::StudySpec& study,
+                                          ledger::Engine engine = ledger::Engine::analytic);
 
 /// Every plan at every point of the study's sweep, or at the study itself where nothing is swept,
 /// with crossovers and memory walls. An empty `only_plan` stands for all plans. `progress(done,
@@ -32,7 +34,8 @@ namespace trireme::study {
 [[nodiscard]] ledger::StudyResult sweep(
     const config::StudyFile& file,
     const std::string& only_plan,
-    const std::function<void(std::size_t, std::size_t)>& progress);
+    const std::function<void(std::size_t, std::size_t)>& progress,
+    ledger::Engine engine = ledger::Engine::analytic);
 
 /// The plan of that name. Throws Error (command line) with the nearest name.
 [[nodiscard]] const config::PlanSpec& find_plan(const config::StudySpec& study,
