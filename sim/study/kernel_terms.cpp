@@ -1,6 +1,5 @@
 #include "sim/study/kernel_terms.h"
 
-
 #include "sim/cost/attention.h"
 #include "sim/cost/collectives.h"
 #include "sim/cost/gemm.h"
