@@ -115,7 +115,7 @@ MapReader form_map(const MapReader& map,
                    std::string_view form,
                    std::vector<std::string> coefficients) {
   coefficients.insert(coefficients.begin(), "form");
-  const MapReader inner(map.node(key), map.path_of(key), std::move(coefficients));
+  MapReader inner(map.node(key), map.path_of(key), std::move(coefficients));
   const std::array<Choice<bool>, 1> forms = {{{form, true}}};
   inner.required("form", one_of(std::span<const Choice<bool>>(forms)));
   return inner;

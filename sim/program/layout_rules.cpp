@@ -118,9 +118,10 @@ void check_weight_gradient(const AlongAxis& axis) {
   const Placement dy = axis[0];
   const Placement x = axis[1];
   Placement expected = kReplicate;
-  if (shards_tokens(dy) && dy == x) {
-    expected = kPartial;
-  } else if ((dy == kPartial && x == kReplicate) || (dy == kReplicate && x == kPartial)) {
+  const bool tokens_split = shards_tokens(dy) && dy == x;
+  const bool one_is_partial =
+      (dy == kPartial && x == kReplicate) || (dy == kReplicate && x == kPartial);
+  if (tokens_split || one_is_partial) {
     expected = kPartial;
   } else if (dy == kFeatureShard && x == kReplicate) {
     expected = kRowShard;
@@ -279,19 +280,40 @@ bool needs_whole_rows(const AlongAxis& axis) {
   }
 }
 
+/// The operand of a loss with a vocabulary (or feature) dimension.
+std::size_t wide_operand(const AlongAxis& axis) {
+  for (std::size_t i = 0; i < axis.count(); ++i) {
+    if (axis.tensor(i).shape.rank() > kTokenDims) {
+      return i;
+    }
+  }
+  axis.refuse(0, "a loss needs logits");
+}
+
+/// One operand of a loss over logits placed as `tokens` says.
+void check_loss_operand(const AlongAxis& axis, std::size_t i, Placement tokens) {
+  const Placement over_shard =
+      axis.op().function == Function::logits_max ? Placement::partial_max() : kPartial;
+  const bool produced = axis.access(i) != Access::read;
+  const int rank = axis.tensor(i).shape.rank();
+  if (!produced && axis[i].partial()) {
+    axis.refuse(i, "the loss needs whole values: a reduction is missing");
+  }
+  if (rank == 1) {  // the loss itself: a sum over tokens
+    axis.expect(i, shards_tokens(tokens) ? kPartial : kReplicate);
+  } else if (rank == kTokenDims && tokens == kFeatureShard) {
+    axis.expect(i, produced ? over_shard : kReplicate);
+  } else if (rank > kTokenDims && !produced && axis[i] == kReplicate && tokens == kFeatureShard) {
+    return;  // statistics of every shard, gathered
+  } else {
+    axis.expect(i, tokens);
+  }
+}
+
 /// Per-token values are placed as the tokens are; what is summed over the vocabulary or over the
 /// tokens is partial where those are sharded.
 void check_loss(const AlongAxis& axis) {
-  std::size_t wide = axis.count();  // the operand with a vocabulary (or feature) dimension
-  for (std::size_t i = 0; i < axis.count(); ++i) {
-    if (axis.tensor(i).shape.rank() > kTokenDims) {
-      wide = i;
-      break;
-    }
-  }
-  if (wide == axis.count()) {
-    axis.refuse(0, "a loss needs logits");
-  }
+  const std::size_t wide = wide_operand(axis);
   const Placement tokens = axis[wide];
   if (tokens.partial()) {
     axis.refuse(wide, "the loss needs whole values: a reduction is missing");
@@ -300,23 +322,8 @@ void check_loss(const AlongAxis& axis) {
       (tokens.dim() > kFeatureDim || (tokens == kFeatureShard && needs_whole_rows(axis)))) {
     axis.refuse(wide, "the loss needs whole rows: a gather is missing");
   }
-  const Placement over_shard =
-      axis.op().function == Function::logits_max ? Placement::partial_max() : kPartial;
   for (std::size_t i = 0; i < axis.count(); ++i) {
-    const bool produced = axis.access(i) != Access::read;
-    const int rank = axis.tensor(i).shape.rank();
-    if (!produced && axis[i].partial()) {
-      axis.refuse(i, "the loss needs whole values: a reduction is missing");
-    }
-    if (rank == 1) {  // the loss itself: a sum over tokens
-      axis.expect(i, shards_tokens(tokens) ? kPartial : kReplicate);
-    } else if (rank == kTokenDims && tokens == kFeatureShard) {
-      axis.expect(i, produced ? over_shard : kReplicate);
-    } else if (rank > kTokenDims && !produced && axis[i] == kReplicate && tokens == kFeatureShard) {
-      continue;  // statistics of every shard, gathered
-    } else {
-      axis.expect(i, tokens);
-    }
+    check_loss_operand(axis, i, tokens);
   }
 }
 

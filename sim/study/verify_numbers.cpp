@@ -98,8 +98,10 @@ class NumberCheck {
     double squared = 0;
     double norm = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      const double gap = difference[i] < 0 ? kNobody : difference[i];
-      squared += gap * gap;
+      if (difference[i] < 0) {  // no rank holds it
+        difference[i] = kNobody;
+      }
+      squared += difference[i] * difference[i];
       norm += expected[i] * expected[i];
     }
     const Kind kind{capture.quantity,

@@ -30,6 +30,7 @@ class Quantity {
 
   [[nodiscard]] constexpr Rep value() const { return value_; }
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): version 14 sees a pointer in the defaulted comparison
   friend constexpr auto operator<=>(Quantity, Quantity) = default;
 
   constexpr Quantity& operator+=(Quantity other) {

@@ -123,7 +123,7 @@ class DenseRun {
     MutableMap(where.data() + sequence_ * tokens_ * model_.hidden, tokens_, model_.hidden) = x;
   }
 
-  Matrix embed() const {
+  [[nodiscard]] Matrix embed() const {
     if (model_.vocabulary == 0) {
       return ConstMap(
           batch_.input.data() + sequence_ * tokens_ * model_.hidden, tokens_, model_.hidden);

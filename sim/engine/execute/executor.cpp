@@ -278,81 +278,91 @@ class Executor::Impl {
       const Tensor& tensor = program_.tensor(from);
       Carrier carrier{
           transport_, result_.wire, byte_account(op, tensor), tensor.type, gpus_per_node_};
-      carry(op, carrier, group, from, to, locals[pair].values, locals[pairs + pair].values);
+      carry(op, {carrier, group, from, to, locals[pair].values, locals[pairs + pair].values});
     }
   }
 
+  /// One tensor of a collective on its way from an input to an output.
+  struct Transfer {
+    Carrier& carrier;
+    const MessageGroup& group;
+    TensorId from;
+    TensorId to;
+    const std::vector<double>& input;
+    std::vector<double>& output;
+  };
+
   /// Cuts the input into messages and puts the result together, by logical element.
-  void carry(const Op& op,
-             Carrier& carrier,
-             const MessageGroup& group,
-             TensorId from,
-             TensorId to,
-             const std::vector<double>& input,
-             std::vector<double>& output) {
+  void carry(const Op& op, const Transfer& transfer) {
     const Combine combine = op.reduction == program::Reduction::max ? Combine::max : Combine::sum;
     switch (op.collective) {
-      case CollectiveKind::all_gather: {
-        std::vector<double> gathered(input.size() * group.ranks.size());
-        all_gather(carrier, group, input, gathered);
-        for (std::size_t p = 0; p < group.ranks.size(); ++p) {
-          const auto& held = memory_.distribution().held(from, group.ranks[p]);
-          for (std::size_t i = 0; i < held.size(); ++i) {
-            if (held[i] >= 0) {
-              output[memory_.distribution().place_of(to, transport_.rank(), held[i])] =
-                  gathered[p * held.size() + i];
-            }
-          }
-        }
-        pad_with_zeros(to, output);
-        return;
-      }
-      case CollectiveKind::reduce_scatter: {
-        std::vector<double> whole;
-        whole.reserve(output.size() * group.ranks.size());
-        for (const std::int64_t peer : group.ranks) {
-          for (const std::int64_t element : memory_.distribution().held(to, peer)) {
-            whole.push_back(
-                element < 0
-                    ? 0.0
-                    : input[memory_.distribution().place_of(from, transport_.rank(), element)]);
-          }
-        }
-        reduce_scatter(carrier, group, whole, output, combine);
-        return;
-      }
+      case CollectiveKind::all_gather:
+        return carry_all_gather(transfer);
+      case CollectiveKind::reduce_scatter:
+        return carry_reduce_scatter(transfer, combine);
       case CollectiveKind::all_reduce:
-        output = input;
-        all_reduce(carrier, group, output, combine);
-        return;
-      case CollectiveKind::all_to_all: {
-        std::vector<double> packed;
-        packed.reserve(input.size());
-        const auto& mine = memory_.distribution().place(from, transport_.rank());
-        for (const std::int64_t peer : group.ranks) {
-          for (const std::int64_t element : memory_.distribution().held(to, peer)) {
-            const std::int64_t place = mine[static_cast<std::size_t>(element)];
-            if (place >= 0) {
-              packed.push_back(input[static_cast<std::size_t>(place)]);
-            }
-          }
-        }
-        std::vector<double> received(packed.size());
-        all_to_all(carrier, group, packed, received);
-        std::size_t next = 0;
-        const auto& held = memory_.distribution().held(to, transport_.rank());
-        for (const std::int64_t peer : group.ranks) {
-          const auto& theirs = memory_.distribution().place(from, peer);
-          for (std::size_t i = 0; i < held.size(); ++i) {
-            if (theirs[static_cast<std::size_t>(held[i])] >= 0) {
-              output[i] = received[next++];
-            }
-          }
-        }
-        return;
-      }
+        transfer.output = transfer.input;
+        return all_reduce(transfer.carrier, transfer.group, transfer.output, combine);
+      case CollectiveKind::all_to_all:
+        return carry_all_to_all(transfer);
       case CollectiveKind::send_recv:
         throw ExecutionError("ring exchanges are not executed yet");
+    }
+  }
+
+  void carry_all_gather(const Transfer& transfer) {
+    const std::vector<std::int64_t>& ranks = transfer.group.ranks;
+    std::vector<double> gathered(transfer.input.size() * ranks.size());
+    all_gather(transfer.carrier, transfer.group, transfer.input, gathered);
+    for (std::size_t p = 0; p < ranks.size(); ++p) {
+      const auto& held = memory_.distribution().held(transfer.from, ranks[p]);
+      for (std::size_t i = 0; i < held.size(); ++i) {
+        if (held[i] >= 0) {
+          transfer
+              .output[memory_.distribution().place_of(transfer.to, transport_.rank(), held[i])] =
+              gathered[p * held.size() + i];
+        }
+      }
+    }
+    pad_with_zeros(transfer.to, transfer.output);
+  }
+
+  void carry_reduce_scatter(const Transfer& transfer, Combine combine) {
+    std::vector<double> whole;
+    whole.reserve(transfer.output.size() * transfer.group.ranks.size());
+    for (const std::int64_t peer : transfer.group.ranks) {
+      for (const std::int64_t element : memory_.distribution().held(transfer.to, peer)) {
+        whole.push_back(element < 0 ? 0.0
+                                    : transfer.input[memory_.distribution().place_of(
+                                          transfer.from, transport_.rank(), element)]);
+      }
+    }
+    reduce_scatter(transfer.carrier, transfer.group, whole, transfer.output, combine);
+  }
+
+  void carry_all_to_all(const Transfer& transfer) {
+    std::vector<double> packed;
+    packed.reserve(transfer.input.size());
+    const auto& mine = memory_.distribution().place(transfer.from, transport_.rank());
+    for (const std::int64_t peer : transfer.group.ranks) {
+      for (const std::int64_t element : memory_.distribution().held(transfer.to, peer)) {
+        const std::int64_t place = mine[static_cast<std::size_t>(element)];
+        if (place >= 0) {
+          packed.push_back(transfer.input[static_cast<std::size_t>(place)]);
+        }
+      }
+    }
+    std::vector<double> received(packed.size());
+    all_to_all(transfer.carrier, transfer.group, packed, received);
+    std::size_t next = 0;
+    const auto& held = memory_.distribution().held(transfer.to, transport_.rank());
+    for (const std::int64_t peer : transfer.group.ranks) {
+      const auto& theirs = memory_.distribution().place(transfer.from, peer);
+      for (std::size_t i = 0; i < held.size(); ++i) {
+        if (theirs[static_cast<std::size_t>(held[i])] >= 0) {
+          transfer.output[i] = received[next++];
+        }
+      }
     }
   }
 
