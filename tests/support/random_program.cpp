@@ -152,7 +152,9 @@ class Generator {
     }
   }
 
-  void draw_block(std::vector<Item>& block, std::vector<std::size_t> loops, IndexMask bound) {
+  void draw_block(std::vector<Item>& block,
+                  const std::vector<std::size_t>& loops,
+                  IndexMask bound) {
     draw_segment(block, loops);
     const std::int64_t inner = loops.empty() ? between(1, 3) : between(0, 2);
     for (std::int64_t i = 0; i < inner; ++i) {

@@ -115,7 +115,7 @@ std::string predicted_text(const Outcome& outcome) {
 }
 
 std::string expected_text(const ValidationCase& asked) {
-  const std::string value = amount_text(asked, asked.expected.value);
+  std::string value = amount_text(asked, asked.expected.value);
   switch (asked.expected.bound) {
     case Bound::value:
       return value;
