@@ -39,6 +39,10 @@ po::options_description options_of(const Command* command) {
         po::value<std::string>()->value_name("FILE"),
         "write the result to a file, whole or not at all");
     add("color", po::value<std::string>()->value_name("WHEN"), "auto, always or never");
+  } else if (writes == Writes::file) {
+    add("output,o",
+        po::value<std::string>()->value_name("FILE"),
+        "write the file, whole or not at all, instead of printing it");
   } else if (writes == Writes::folder) {
     add("output,o", po::value<std::string>()->value_name("DIR"), "write the files into a folder");
   }

@@ -11,8 +11,9 @@
 
 namespace trireme::cli {
 
-/// What a command writes: a result as table, JSON or CSV, files into a folder, or plain text.
-enum class Writes : std::uint8_t { result, folder, text };
+/// What a command writes: a result as table, JSON or CSV, one file of its own format, files into a
+/// folder, or plain text.
+enum class Writes : std::uint8_t { result, file, folder, text };
 
 struct Command {
   std::string_view name;
@@ -32,6 +33,7 @@ struct Command {
 
 // One file each.
 ExitCode run_compare(const Invocation& call);
+ExitCode run_trace(const Invocation& call);
 ExitCode run_sweep(const Invocation& call);
 ExitCode run_explain(const Invocation& call);
 ExitCode run_verify(const Invocation& call);

@@ -46,23 +46,6 @@ std::optional<study::OwnerShape> owner_shape(const std::string& text) {
       fmt::format("accepted: tokens x heads, each 1 to {}, such as 16x8", kMostTokensOrHeads));
 }
 
-const config::PlanSpec& chosen_plan(const config::StudySpec& study, const std::string& name) {
-  if (!name.empty()) {
-    return study::find_plan(study, name);
-  }
-  if (study.plans.size() == 1) {
-    return study.plans.front();
-  }
-  std::vector<std::string> names;
-  for (const config::PlanSpec& plan : study.plans) {
-    names.push_back(plan.name);
-  }
-  throw Error(ErrorKind::command_line,
-              SourceLocation{.file = "trireme"},
-              "explain needs a --plan",
-              hint_near("", names));
-}
-
 }  // namespace
 
 ExitCode run_explain(const Invocation& call) {

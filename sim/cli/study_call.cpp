@@ -13,6 +13,7 @@
 #include "sim/core/nearest.h"
 #include "sim/core/printable.h"
 #include "sim/report/study_tables.h"
+#include "sim/study/evaluate.h"
 
 namespace trireme::cli {
 
@@ -38,6 +39,20 @@ config::StudyFile read_study_of(const Invocation& call) {
   }
   echo_defaults(file.base().defaults_used, plans);
   return file;
+}
+
+const config::PlanSpec& chosen_plan(const config::StudySpec& study, const std::string& name) {
+  if (!name.empty()) {
+    return study::find_plan(study, name);
+  }
+  if (study.plans.size() == 1) {
+    return study.plans.front();
+  }
+  std::vector<std::string> names;
+  for (const config::PlanSpec& plan : study.plans) {
+    names.push_back(plan.name);
+  }
+  refuse("the study has several plans and no --plan is given", hint_near("", names));
 }
 
 ledger::Engine engine_of(const Invocation& call) {

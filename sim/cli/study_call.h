@@ -1,8 +1,11 @@
 // What commands on a study share: reading it, echoing, and the words about a result.
 #pragma once
 
+#include <string>
+
 #include "sim/cli/invocation.h"
 #include "sim/config/study_file.h"
+#include "sim/config/study_spec.h"
 #include "sim/core/error.h"
 #include "sim/ledger/result.h"
 
@@ -14,6 +17,10 @@ namespace trireme::cli {
 
 /// As read_study_of, without a word.
 [[nodiscard]] config::StudyFile read_study_silently(const Invocation& call);
+
+/// The plan of that name; without a name the study's only one. Throws Error (command line).
+[[nodiscard]] const config::PlanSpec& chosen_plan(const config::StudySpec& study,
+                                                  const std::string& name);
 
 /// The reader of seconds that --engine names; the analytic one without it.
 [[nodiscard]] ledger::Engine engine_of(const Invocation& call);

@@ -53,6 +53,10 @@ struct MemoryPeak {
 /// The tensors behind `read_memory`, largest first; equal sizes in order of declaration.
 [[nodiscard]] std::vector<ledger::MemoryEntry> memory_entries(const program::Program& program);
 
+/// What one rank has allocated while each operation runs, one entry per execution in the order of
+/// issue; `keep` operations take no time and have none.
+[[nodiscard]] std::vector<Bytes> memory_of_tasks(const program::Program& program);
+
 /// Operation counts of one step: `executed` by one rank, `model` over all ranks.
 [[nodiscard]] ledger::FlopLedger read_flops(const program::Program& program);
 

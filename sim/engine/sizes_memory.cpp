@@ -279,4 +279,36 @@ ledger::MemoryLedger read_memory(const Program& program) {
   return memory;
 }
 
+std::vector<Bytes> memory_of_tasks(const Program& program) {
+  std::vector<Bytes> levels;
+  Bytes level = resident_bytes(program);
+  const auto walk = [&](const auto& self, std::uint32_t first, std::uint32_t last) -> void {
+    for (std::uint32_t i = first; i < last;) {
+      const Node& node = program.nodes()[i];
+      if (node.kind == Node::Kind::run) {
+        const Segment& segment = program.segments()[node.segment];
+        for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+          const Op& op = program.op(id);
+          level += total_bytes(program, program.births(op));
+          if (op.function != program::Function::keep) {
+            levels.push_back(level);
+          }
+          level -= total_bytes(program, program.deaths(op));
+        }
+        ++i;
+        continue;
+      }
+      for (std::int32_t k = 0; k < node.count; ++k) {
+        self(self, i + 1, node.end);
+      }
+      for (const program::RepeatDeath& death : program.deaths(node)) {
+        level -= death.instances * program.tensor(death.tensor).local_bytes();
+      }
+      i = node.end;
+    }
+  };
+  walk(walk, 0, static_cast<std::uint32_t>(program.nodes().size()));
+  return levels;
+}
+
 }  // namespace trireme::engine

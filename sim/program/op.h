@@ -154,6 +154,11 @@ constexpr Stream communicator_stream(AxisMask group) {
   return static_cast<Stream>(1U + group);
 }
 
+/// The group of a communicator's stream.
+constexpr AxisMask group_of_stream(Stream stream) {
+  return static_cast<AxisMask>(stream - 1U);
+}
+
 inline constexpr int kStreams = 1 + (1 << kMaxMeshAxes);
 
 /// Fused attention kernels: what they keep and how fast they are differs.
