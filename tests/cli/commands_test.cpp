@@ -98,7 +98,8 @@ TEST_CASE("wrong uses of a study's command exit with 2", "[cli]") {
 
   const Case wrong =
       GENERATE(Case{"explain reports/ulysses-vs-megatron/study.yaml",
-                    "trireme: error: the study has several plans and no --plan is given\nhint: accepted: megatron-sp, "
+                    "trireme: error: the study has several plans and no --plan is given\n"
+                    "hint: accepted: megatron-sp, "
                     "ulysses-zero3, hybrid\n"},
                Case{"explain reports/ulysses-vs-megatron/study.yaml --plan hybrd",
                     "hint: did you mean 'hybrid'?\n"},
