@@ -15,6 +15,18 @@ constexpr std::size_t kExpectedOps = 224;
 constexpr std::size_t kExpectedOperands = 1024;
 constexpr std::size_t kExpectedNodes = 32;
 
+/// A group without its axes of one rank, so that the same ranks are one communicator whatever they
+/// are called; a group of one rank as it is.
+AxisMask wide_axes(const Mesh& mesh, AxisMask group) {
+  AxisMask wide = 0;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (mesh.size(axis) > 1) {
+      wide = static_cast<AxisMask>(wide | (group & axis_bit(axis)));
+    }
+  }
+  return wide == 0 ? group : wide;
+}
+
 }  // namespace
 
 Builder::Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents) {
@@ -210,8 +222,8 @@ Op& Builder::emit_collective(CollectiveKind kind,
   const std::span<const Operand> operands(joined.data(), from.size() + to.size());
   Op& op = append(Function::collective, label, operands);
   op.collective = kind;
-  op.group = group;
-  op.stream = communicator_stream(group);
+  op.group = wide_axes(mesh(), group);
+  op.stream = communicator_stream(op.group);
   const Layout in = tensor(from[0].ref.tensor).layout;
   const Layout out = tensor(to[0].ref.tensor).layout;
   for (int axis = 0; axis < mesh().axes(); ++axis) {

@@ -222,6 +222,24 @@ TEST_CASE("a collective knows its group, stream, dimensions and reduction", "[pr
   CHECK(max.reduction == Reduction::max);
 }
 
+TEST_CASE("the same ranks are one communicator, whatever axes of one rank are named", "[program]") {
+  Mesh mesh;
+  mesh.add_axis("sequence", 2);
+  mesh.add_axis("data", 1);
+  Builder builder(mesh, {1, 1, 1});
+  builder.begin_segment("run");
+  TensorSpec spec;
+  spec.shape = kHidden;
+  const auto stream_over = [&](AxisMask group) {
+    spec.layout = Layout().with(group, Placement::partial_sum());
+    const std::array in{read(builder.declare(spec))};
+    spec.layout = Layout();
+    const std::array out{write(builder.declare(spec))};
+    return builder.emit_collective(CollectiveKind::all_reduce, "op", group, in, out).stream;
+  };
+  CHECK(stream_over(axis_bit(0)) == stream_over(mesh.all_axes()));
+}
+
 TEST_CASE("refused: a collective with as many outputs as inputs missing", "[program]") {
   Builder builder = on_ranks(2);
   const std::array in{read(builder.declare(hidden("x", Placement::shard(1))))};
