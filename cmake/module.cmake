@@ -1,15 +1,15 @@
 # trireme_module(NAME [FOLDER folder] [EXCLUDE regex]
 #                [PUBLIC libs...] [PRIVATE libs...] [GENERATED files...])
 #
-# The library of sim/NAME, or of sim/FOLDER: every .cpp below it, except main.cpp and the paths that
-# match EXCLUDE, as trireme::NAME.
+# The library of sim/NAME, or of FOLDER, a path from the root: every .cpp below it, except main.cpp
+# and the paths that match EXCLUDE, as trireme::NAME.
 # A module of headers only is an interface library. The list of files is checked at every build.
 function(trireme_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER;EXCLUDE" "PUBLIC;PRIVATE;GENERATED")
   if(NOT arg_FOLDER)
-    set(arg_FOLDER "${name}")
+    set(arg_FOLDER "sim/${name}")
   endif()
-  set(folder "${PROJECT_SOURCE_DIR}/sim/${arg_FOLDER}")
+  set(folder "${PROJECT_SOURCE_DIR}/${arg_FOLDER}")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")
   list(REMOVE_ITEM sources "${folder}/main.cpp")
   if(arg_EXCLUDE)
