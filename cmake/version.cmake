@@ -1,4 +1,4 @@
-# The source behind sim/cli/version.h: looked at in every build, rewritten only when the commit moved.
+# The source behind sim/core/version.h: looked at in every build, rewritten only when the commit moved.
 
 set(TRIREME_VERSION_SOURCE "${PROJECT_BINARY_DIR}/generated/version.cpp")
 add_custom_target(trireme_version
@@ -11,3 +11,9 @@ add_custom_target(trireme_version
   BYPRODUCTS "${TRIREME_VERSION_SOURCE}"
   COMMENT "Reading the git commit"
   VERBATIM)
+
+add_library(trireme_version_text STATIC "${TRIREME_VERSION_SOURCE}")
+add_library(trireme::version ALIAS trireme_version_text)
+add_dependencies(trireme_version_text trireme_version)
+target_include_directories(trireme_version_text PUBLIC "${PROJECT_SOURCE_DIR}")
+target_link_libraries(trireme_version_text PRIVATE trireme::compiler)

@@ -141,7 +141,7 @@ def self_test():
         ("tests/unit/core/a_test.cpp", '#include "sim/report/table.h"', False),
         ("calibrate/fit/a.cpp", '#include "sim/report/table.h"', True),
         ("sim/core/a.h", "#include <vector>", False),
-        ("sim/core/a.h", '// #include "sim/cli/version.h"', False),
+        ("sim/core/a.h", '// #include "sim/core/version.h"', False),
     ]
     failed = 0
     for path, line, refused in cases:

@@ -12,9 +12,9 @@
 #include <fmt/format.h>
 
 #include "sim/cli/output.h"
-#include "sim/cli/version.h"
 #include "sim/core/nearest.h"
 #include "sim/core/printable.h"
+#include "sim/core/version.h"
 
 namespace trireme::cli {
 

@@ -1,9 +1,10 @@
-// What `--version` says of the build.
+// What `--version` says of the build. Defined in the library trireme::version, not in core: its text
+// changes with every commit.
 #pragma once
 
 #include <string_view>
 
-namespace trireme::cli {
+namespace trireme {
 
 /// The release, such as "0.1.0".
 [[nodiscard]] std::string_view version_number();
@@ -12,4 +13,4 @@ namespace trireme::cli {
 /// the sources were no git checkout.
 [[nodiscard]] std::string_view version_commit();
 
-}  // namespace trireme::cli
+}  // namespace trireme
