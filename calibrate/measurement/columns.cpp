@@ -13,13 +13,17 @@ constexpr std::array<std::string_view, cost::kPointwiseClasses> kKindNames = {
     "norm_forward", "norm_backward", "pointwise", "copy", "adam", "cross_entropy"};
 constexpr std::array<std::string_view, 2> kDirectionNames = {"host_to_device", "device_to_host"};
 // In the order of the enumeration.
-constexpr std::array<std::string_view, 7> kTypeNames = {name(ElementType::bf16),
-                                                        name(ElementType::fp16),
-                                                        name(ElementType::fp32),
-                                                        name(ElementType::fp64),
-                                                        name(ElementType::fp8),
-                                                        name(ElementType::int32),
-                                                        name(ElementType::int64)};
+constexpr std::array<std::string_view, 11> kTypeNames = {name(ElementType::bf16),
+                                                         name(ElementType::fp16),
+                                                         name(ElementType::fp32),
+                                                         name(ElementType::fp64),
+                                                         name(ElementType::fp8),
+                                                         name(ElementType::int32),
+                                                         name(ElementType::int64),
+                                                         name(ElementType::int8),
+                                                         name(ElementType::uint8),
+                                                         name(ElementType::uint32),
+                                                         name(ElementType::uint64)};
 
 /// Columns of a part of a row, whose names begin alike.
 class Prefixed final : public Columns {

@@ -92,20 +92,36 @@ constexpr double ratio(Quantity<Tag, Rep> a, Quantity<Tag, Rep> b) {
 }
 
 /// Element types of tensors; bytes are width(type) times elements.
-enum class ElementType : std::uint8_t { bf16, fp16, fp32, fp64, fp8, int32, int64 };
+enum class ElementType : std::uint8_t {
+  bf16,
+  fp16,
+  fp32,
+  fp64,
+  fp8,
+  int32,
+  int64,
+  int8,
+  uint8,
+  uint32,
+  uint64
+};
 
 [[nodiscard]] constexpr std::int64_t width(ElementType type) {
   switch (type) {
     case ElementType::fp8:
+    case ElementType::int8:
+    case ElementType::uint8:
       return 1;
     case ElementType::bf16:
     case ElementType::fp16:
       return 2;
     case ElementType::fp32:
     case ElementType::int32:
+    case ElementType::uint32:
       return 4;
     case ElementType::fp64:
     case ElementType::int64:
+    case ElementType::uint64:
       return 8;
   }
   return 0;
@@ -127,6 +143,14 @@ enum class ElementType : std::uint8_t { bf16, fp16, fp32, fp64, fp8, int32, int6
       return "int32";
     case ElementType::int64:
       return "int64";
+    case ElementType::int8:
+      return "int8";
+    case ElementType::uint8:
+      return "uint8";
+    case ElementType::uint32:
+      return "uint32";
+    case ElementType::uint64:
+      return "uint64";
   }
   return "";
 }
