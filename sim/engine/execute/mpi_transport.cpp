@@ -23,6 +23,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/engine/execute/mpi_calls.h"
 #include "sim/units/units.h"
 
 namespace trireme::engine {
@@ -108,7 +109,7 @@ struct Peer {
 ///
 /// Every call of MPI is made under `mpi_`, and none of them waits for another rank, so that the
 /// thread is heard and hears whatever the rank itself is doing.
-class Session final : public Transport {
+class Session final : public MpiCalls {
  public:
   Session(const MpiLimits& limits, const std::function<void(const RankFailure&)>& report)
       : limits_(limits), report_(report) {
@@ -127,6 +128,7 @@ class Session final : public Transport {
 
   void send(std::int64_t to, std::span<const double> message) override;
   void receive(std::int64_t from, std::span<double> message) override;
+  void complete(const char* call, const std::function<int(MPI_Request* request)>& begin) override;
 
   /// Waits for all ranks and finalises MPI.
   void finish();
@@ -155,8 +157,9 @@ class Session final : public Transport {
   [[noreturn]] void leave(SignMessage notice);
   [[nodiscard]] RankFailure silence(std::int64_t from) const;
   void forget_sent();
+  enum class Patience : std::uint8_t { eager, sleeping };
   template <class Done>
-  void wait_until(Done done);
+  void wait_until(Done done, Patience patience = Patience::sleeping);
 
   MpiLimits limits_;
   std::function<void(const RankFailure&)> report_;
@@ -421,9 +424,10 @@ void Session::forget_sent() {
   });
 }
 
-/// Calls `done` under the lock until it is true. Polls, since a call that waits could not be left.
+/// Calls `done` under the lock until it is true. Polls, since a call that waits could not be left:
+/// eagerly where MPI moves data in these calls alone and is timed.
 template <class Done>
-void Session::wait_until(Done done) {
+void Session::wait_until(Done done, Patience patience) {
   constexpr int kEagerTries = 100;
   for (std::int64_t tries = 0;; ++tries) {
     {
@@ -433,7 +437,7 @@ void Session::wait_until(Done done) {
         return;
       }
     }
-    if (tries < kEagerTries) {
+    if (patience == Patience::eager || tries < kEagerTries) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -501,6 +505,34 @@ void Session::receive(std::int64_t from, std::span<double> message) {
   }
 }
 
+void Session::complete(const char* call, const std::function<int(MPI_Request* request)>& begin) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const Clock::time_point end = Clock::now() + limits_.receive;
+  {
+    const std::lock_guard lock(mpi_);
+    check(begin(&request), call);
+  }
+  wait_until(
+      [&] {
+        int done = 0;
+        check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
+        if (done == 0 && Clock::now() > end) {
+          // All ranks wait in it, but for the one that is at fault: which, no rank can tell by
+          // itself.
+          throw RankFailure(
+              kNoRank,
+              fmt::format("rank {} on {} has waited {} ms in {}: a rank does not take "
+                          "part",
+                          rank_,
+                          at(peers_, rank_).process.host.data(),
+                          limits_.receive.count(),
+                          call));
+        }
+        return done != 0;
+      },
+      Patience::eager);
+}
+
 /// Who is silent when this rank has waited for `from` in vain: the one at the end of the chain of
 /// ranks that wait for each other, as far as they have said. Needs the lock.
 RankFailure Session::silence(std::int64_t from) const {
@@ -545,6 +577,12 @@ void Session::finish() {
 ExitCode run_mpi_rank(const MpiLimits& limits,
                       const std::function<void(const RankFailure&)>& report,
                       const std::function<ExitCode(Transport& transport)>& body) {
+  return run_mpi_calls(limits, report, body);
+}
+
+ExitCode run_mpi_calls(const MpiLimits& limits,
+                       const std::function<void(const RankFailure&)>& report,
+                       const std::function<ExitCode(MpiCalls& mpi)>& body) {
   Session session(limits, report);
   try {
     const ExitCode code = body(session);
