@@ -3,11 +3,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -54,17 +56,18 @@ double parse_efficiency(std::string_view text) {
   return value;
 }
 
-Tokens parse_key_rows(std::string_view text) {
-  return Tokens(parse_count(text));
-}
-
-Elements parse_elements(std::string_view text) {
-  return Elements(parse_count(text));
+/// A rate, or `none` where no cost that grows with bytes was seen.
+BytesPerSecond parse_rate_or_none(std::string_view text) {
+  return text == "none" ? BytesPerSecond(std::numeric_limits<double>::infinity())
+                        : positive(parse_bytes_per_second)(text);
 }
 
 const auto kRate = positive(parse_bytes_per_second);
 const auto kFlopRate = positive(parse_flops_per_second);
 const auto kCount = positive(parse_count);
+
+/// Of the group shapes in a table of residuals: beyond any machine of today.
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 24;
 
 /// Reads coefficients out of maps and keeps the provenance of each.
 class CoefficientReader {
@@ -77,7 +80,7 @@ class CoefficientReader {
   template <class Parse>
   auto operator()(const MapReader& map, std::string_view key, const Parse& parse) const {
     const MapReader coefficient(
-        map.node(key), map.path_of(key), {"value", "spread", "samples", "source"});
+        map.node(key), map.path_of(key), {"value", "spread", "samples", "source", "date"});
     const auto value = coefficient.required("value", parse);
     CoefficientSpec spec;
     spec.key = map.path_of(key);
@@ -85,6 +88,7 @@ class CoefficientReader {
     spec.where = coefficient.node("value").where();
     spec.source = coefficient.required("source", parse_word);
     spec.samples = coefficient.maybe("samples", kCount);
+    spec.date = coefficient.maybe("date", parse_word).value_or("");
     if (const Node* spread = coefficient.find("spread")) {
       const auto bounds = coefficient.items("spread");
       if (bounds.size() != 2) {
@@ -103,6 +107,14 @@ class CoefficientReader {
     }
     coefficients_->push_back(std::move(spec));
     return value;
+  }
+
+  /// The same; empty when the key is missing.
+  template <class Parse>
+  auto maybe(const MapReader& map, std::string_view key, const Parse& parse) const {
+    using Value = std::invoke_result_t<const Parse&, std::string_view>;
+    return map.find(key) == nullptr ? std::optional<Value>()
+                                    : std::optional<Value>((*this)(map, key, parse));
   }
 
  private:
@@ -138,15 +150,20 @@ std::pair<std::int64_t, std::int64_t> read_ranks(const MapReader& map) {
   return {fewest, most};
 }
 
-cost::GemmCosts read_gemm(const MapReader& root, const CoefficientReader& coefficient) {
+std::optional<cost::GemmCosts> read_gemm(const MapReader& root,
+                                         const CoefficientReader& coefficient) {
+  if (root.find("gemm") == nullptr) {
+    return std::nullopt;
+  }
   const MapReader map = form_map(root, "gemm", "G1", {"t0", "P", "k0", "bw", "fp32_accumulation"});
   cost::GemmCosts costs;
   costs.start = coefficient(map, "t0", parse_seconds);
   costs.rate = coefficient(map, "P", kFlopRate);
-  costs.inner_overhead = coefficient(map, "k0", parse_elements);
+  costs.inner_overhead = coefficient(map, "k0", parse_non_negative_number);
   costs.bandwidth = coefficient(map, "bw", kRate);
   costs.fp32_accumulation =
-      coefficient(map, "fp32_accumulation", positive(parse_non_negative_number));
+      coefficient.maybe(map, "fp32_accumulation", positive(parse_non_negative_number))
+          .value_or(costs.fp32_accumulation);
   return costs;
 }
 
@@ -160,7 +177,7 @@ std::optional<cost::AttentionPassCosts> read_attention_pass(const MapReader& row
   const MapReader map(*pass, row.path_of(key), {"E", "tau"});
   cost::AttentionPassCosts costs;
   costs.rate = coefficient(map, "E", kFlopRate);
-  costs.tile_overhead = coefficient(map, "tau", parse_key_rows);
+  costs.tile_overhead = coefficient(map, "tau", parse_non_negative_number);
   return costs;
 }
 
@@ -172,7 +189,8 @@ std::optional<cost::AttentionKernelCosts> read_attention_kernel(
   const MapReader map = form_map(attention, key, "A1", {"t0", "sustained_after", "head_dims"});
   cost::AttentionKernelCosts kernel;
   kernel.start = coefficient(map, "t0", parse_seconds);
-  kernel.sustained_after = coefficient(map, "sustained_after", parse_seconds);
+  kernel.sustained_after =
+      coefficient.maybe(map, "sustained_after", parse_seconds).value_or(kernel.sustained_after);
   const auto rows = map.items("head_dims");
   if (rows.empty() || rows.size() > kernel.head_dims.size()) {
     refuse(map.node("head_dims").where(),
@@ -189,7 +207,8 @@ std::optional<cost::AttentionKernelCosts> read_attention_kernel(
       refuse(row.node("head_dim").where(), "head_dim: the rows must be in ascending order");
     }
     smaller = costs.head_dim;
-    costs.sustained = coefficient(row, "sustained", parse_efficiency);
+    costs.sustained =
+        coefficient.maybe(row, "sustained", parse_efficiency).value_or(costs.sustained);
     costs.forward = read_attention_pass(row, "forward", coefficient);
     costs.backward = read_attention_pass(row, "backward", coefficient);
     ++kernel.head_dim_count;
@@ -212,29 +231,34 @@ constexpr std::array<std::string_view, cost::kPointwiseClasses> kPointwiseKeys =
     "norm_forward", "norm_backward", "pointwise", "copy", "adam", "cross_entropy"};
 
 cost::PointwiseCosts read_pointwise(const MapReader& root, const CoefficientReader& coefficient) {
+  if (root.find("pointwise") == nullptr) {
+    return {};
+  }
   std::vector<std::string> keys = {"memory_bandwidth"};
   keys.insert(keys.end(), kPointwiseKeys.begin(), kPointwiseKeys.end());
   const MapReader map = form_map(root, "pointwise", "P1", std::move(keys));
   cost::PointwiseCosts costs;
   costs.memory_peak = coefficient(map, "memory_bandwidth", kRate);
   for (std::size_t i = 0; i < kPointwiseKeys.size(); ++i) {
-    costs.efficiency.at(i) = coefficient(map, kPointwiseKeys.at(i), parse_efficiency);
+    costs.efficiency.at(i) = coefficient.maybe(map, kPointwiseKeys.at(i), parse_efficiency);
   }
   return costs;
 }
 
-cost::NodeCollectiveCosts read_node_collective(const MapReader& collectives,
-                                               std::string_view key,
-                                               const CoefficientReader& coefficient) {
+std::optional<cost::NodeCollectiveCosts> read_node_collective(
+    const MapReader& collectives, std::string_view key, const CoefficientReader& coefficient) {
+  if (collectives.find(key) == nullptr) {
+    return std::nullopt;
+  }
   const MapReader map =
       form_map(collectives, key, "C1", {"ranks", "a0", "a1", "beta", "c", "gamma"});
   read_ranks(map);
   cost::NodeCollectiveCosts costs;
   costs.start = coefficient(map, "a0", parse_seconds);
   costs.per_rank = coefficient(map, "a1", parse_seconds);
-  costs.link_rate = coefficient(map, "beta", kRate);
+  costs.link_rate = coefficient(map, "beta", parse_rate_or_none);
   costs.ramp_per_root_megabyte = coefficient(map, "c", parse_seconds);
-  costs.local_rate = coefficient(map, "gamma", kRate);
+  costs.local_rate = coefficient(map, "gamma", parse_rate_or_none);
   return costs;
 }
 
@@ -248,7 +272,7 @@ std::optional<cost::SwitchReduceCosts> read_switch_reduce(const MapReader& colle
   cost::SwitchReduceCosts costs;
   std::tie(costs.least_ranks, costs.most_ranks) = read_ranks(map);
   costs.start = coefficient(map, "a", parse_seconds);
-  costs.rate = coefficient(map, "beta", kRate);
+  costs.rate = coefficient(map, "beta", parse_rate_or_none);
   costs.ramp_per_root_megabyte = coefficient(map, "c", parse_seconds);
   return costs;
 }
@@ -271,6 +295,9 @@ std::optional<cost::SendRecvCosts> read_send_recv(const MapReader& collectives,
 
 cost::CollectiveCosts read_collectives(const MapReader& root,
                                        const CoefficientReader& coefficient) {
+  if (root.find("collectives") == nullptr) {
+    return {};
+  }
   const MapReader map(
       root.node("collectives"),
       "collectives",
@@ -283,33 +310,125 @@ cost::CollectiveCosts read_collectives(const MapReader& root,
           .send_recv = read_send_recv(map, coefficient)};
 }
 
-cost::MultiNodeCosts read_multi_node(const MapReader& root, const CoefficientReader& coefficient) {
-  const MapReader map(root.node("multi_node"), "multi_node", {"all_to_all", "ring", "send_recv"});
-  cost::MultiNodeCosts costs;
+std::optional<cost::MultiNodeAllToAllCosts> read_multi_node_all_to_all(
+    const MapReader& multi_node, const CoefficientReader& coefficient) {
+  if (multi_node.find("all_to_all") == nullptr) {
+    return std::nullopt;
+  }
+  const MapReader map = form_map(multi_node, "all_to_all", "M1", {"a0", "a_r", "nic_efficiency"});
+  cost::MultiNodeAllToAllCosts costs;
+  costs.start = coefficient(map, "a0", parse_seconds);
+  costs.per_remote_rank = coefficient(map, "a_r", parse_seconds);
+  costs.nic_efficiency = coefficient(map, "nic_efficiency", parse_efficiency);
+  return costs;
+}
 
-  const MapReader exchange = form_map(map, "all_to_all", "M1", {"a0", "a_r", "nic_efficiency"});
-  costs.all_to_all.start = coefficient(exchange, "a0", parse_seconds);
-  costs.all_to_all.per_remote_rank = coefficient(exchange, "a_r", parse_seconds);
-  costs.all_to_all.nic_efficiency = coefficient(exchange, "nic_efficiency", parse_efficiency);
-
-  const MapReader ring = form_map(
-      map,
+std::optional<cost::MultiNodeRingCosts> read_multi_node_ring(const MapReader& multi_node,
+                                                             const CoefficientReader& coefficient) {
+  if (multi_node.find("ring") == nullptr) {
+    return std::nullopt;
+  }
+  const MapReader map = form_map(
+      multi_node,
       "ring",
       "M2",
       {"a_s_all_gather", "a_s_reduce_scatter", "a_s_all_reduce", "nic_efficiency", "beta_nvl"});
-  costs.ring.all_gather_step = coefficient(ring, "a_s_all_gather", parse_seconds);
-  costs.ring.reduce_scatter_step = coefficient(ring, "a_s_reduce_scatter", parse_seconds);
-  costs.ring.all_reduce_step = coefficient(ring, "a_s_all_reduce", parse_seconds);
-  costs.ring.nic_efficiency = coefficient(ring, "nic_efficiency", parse_efficiency);
-  costs.ring.nvlink_rate = coefficient(ring, "beta_nvl", kRate);
-
-  const MapReader message(map.node("send_recv"),
-                          map.path_of("send_recv"),
-                          {"nic_efficiency", "crowded_ranks", "crowded_rate"});
-  costs.send_recv.nic_efficiency = coefficient(message, "nic_efficiency", parse_efficiency);
-  costs.send_recv.crowded_ranks = coefficient(message, "crowded_ranks", kCount);
-  costs.send_recv.crowded_rate = coefficient(message, "crowded_rate", kRate);
+  cost::MultiNodeRingCosts costs;
+  costs.all_gather_step = coefficient.maybe(map, "a_s_all_gather", parse_seconds);
+  costs.reduce_scatter_step = coefficient.maybe(map, "a_s_reduce_scatter", parse_seconds);
+  costs.all_reduce_step = coefficient.maybe(map, "a_s_all_reduce", parse_seconds);
+  costs.nic_efficiency = coefficient(map, "nic_efficiency", parse_efficiency);
+  costs.nvlink_rate = coefficient(map, "beta_nvl", kRate);
   return costs;
+}
+
+std::optional<cost::MultiNodeSendRecvCosts> read_multi_node_send_recv(
+    const MapReader& multi_node, const CoefficientReader& coefficient) {
+  if (multi_node.find("send_recv") == nullptr) {
+    return std::nullopt;
+  }
+  const MapReader map(multi_node.node("send_recv"),
+                      multi_node.path_of("send_recv"),
+                      {"nic_efficiency", "crowded_ranks", "crowded_rate"});
+  cost::MultiNodeSendRecvCosts costs;
+  costs.nic_efficiency = coefficient(map, "nic_efficiency", parse_efficiency);
+  if (map.find("crowded_ranks") != nullptr || map.find("crowded_rate") != nullptr) {
+    cost::CrowdedSendRecvCosts crowded;
+    crowded.ranks = coefficient(map, "crowded_ranks", kCount);
+    crowded.rate = coefficient(map, "crowded_rate", kRate);
+    costs.crowded = crowded;
+  }
+  return costs;
+}
+
+cost::MultiNodeCosts read_multi_node(const MapReader& root, const CoefficientReader& coefficient) {
+  if (root.find("multi_node") == nullptr) {
+    return {};
+  }
+  const MapReader map(root.node("multi_node"), "multi_node", {"all_to_all", "ring", "send_recv"});
+  return {.all_to_all = read_multi_node_all_to_all(map, coefficient),
+          .ring = read_multi_node_ring(map, coefficient),
+          .send_recv = read_multi_node_send_recv(map, coefficient)};
+}
+
+/// The measured payloads of one group shape and the factors on the closed form there, as two lists
+/// of one length.
+cost::GroupResiduals read_group_residuals(const Node& node, const std::string& path) {
+  const MapReader map(node, path, {"ranks", "ranks_per_node", "payloads", "factors"});
+  cost::GroupResiduals group;
+  group.group.ranks = map.required("ranks", count_between(2, kMostRanks));
+  group.group.ranks_per_node = map.required("ranks_per_node", count_between(1, group.group.ranks));
+  if (group.group.ranks % group.group.ranks_per_node != 0) {
+    refuse(map.node("ranks_per_node").where(),
+           "ranks_per_node: the ranks are not a multiple of it",
+           "name how many of the ranks share a node");
+  }
+  const auto payloads = map.items("payloads");
+  const auto factors = map.items("factors");
+  if (payloads.empty() || payloads.size() != factors.size()) {
+    refuse(map.where(),
+           fmt::format("residuals: {} payloads and {} factors", payloads.size(), factors.size()),
+           "write one factor for each payload");
+  }
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
+    const cost::Residual row{
+        parse_node(payloads[i], "payloads", positive(parse_bytes)),
+        parse_node(factors[i], "factors", positive(parse_non_negative_number))};
+    if (!group.table.empty() && row.payload <= group.table.back().payload) {
+      refuse(payloads[i].where(), "payloads: they must be in ascending order");
+    }
+    group.table.push_back(row);
+  }
+  if (group.table.back().factor != 1) {
+    refuse(factors.back().where(),
+           "factors: the last one must be 1, as nothing is extrapolated",
+           "end the table with a payload beyond the largest measured one and the factor 1");
+  }
+  return group;
+}
+
+std::vector<cost::GroupResiduals> read_residuals_of(const MapReader& residuals,
+                                                    std::string_view key) {
+  std::vector<cost::GroupResiduals> groups;
+  for (const Node& node : residuals.items(key)) {
+    groups.push_back(
+        read_group_residuals(node, fmt::format("{}[{}]", residuals.path_of(key), groups.size())));
+  }
+  return groups;
+}
+
+cost::ResidualTables read_residuals(const MapReader& root) {
+  if (root.find("residuals") == nullptr) {
+    return {};
+  }
+  const MapReader map(root.node("residuals"),
+                      "residuals",
+                      {"all_to_all", "all_gather", "reduce_scatter", "all_reduce", "send_recv"});
+  return {.all_to_all = read_residuals_of(map, "all_to_all"),
+          .all_gather = read_residuals_of(map, "all_gather"),
+          .reduce_scatter = read_residuals_of(map, "reduce_scatter"),
+          .all_reduce = read_residuals_of(map, "all_reduce"),
+          .send_recv = read_residuals_of(map, "send_recv")};
 }
 
 }  // namespace
@@ -326,7 +445,8 @@ ProfileSpec read_profile(const Node& root, const std::string& name) {
                         "attention",
                         "pointwise",
                         "collectives",
-                        "multi_node"});
+                        "multi_node",
+                        "residuals"});
   file.required("version", count_between(1, 1));
   ProfileSpec profile;
   profile.name = name;
@@ -340,13 +460,14 @@ ProfileSpec read_profile(const Node& root, const std::string& name) {
 
   const CoefficientReader coefficient(profile.coefficients);
   cost::MachineCosts& costs = profile.costs;
-  costs.streaming_multiprocessors = coefficient(file, "streaming_multiprocessors", kCount);
-  costs.kernel_launch = coefficient(file, "kernel_launch", parse_seconds);
+  costs.streaming_multiprocessors = coefficient.maybe(file, "streaming_multiprocessors", kCount);
+  costs.kernel_launch = coefficient.maybe(file, "kernel_launch", parse_seconds);
   costs.gemm = read_gemm(file, coefficient);
   costs.attention = read_attention(file, coefficient);
   costs.pointwise = read_pointwise(file, coefficient);
   costs.collectives = read_collectives(file, coefficient);
   costs.multi_node = read_multi_node(file, coefficient);
+  costs.residuals = read_residuals(file);
   return profile;
 }
 

@@ -19,6 +19,7 @@ struct CoefficientSpec {
   std::string spread_high;
   std::optional<std::int64_t> samples;
   std::string source;  // key in docs/bibliography.md
+  std::string date;    // of the measurement; empty when not known
   SourceLocation where;
 };
 

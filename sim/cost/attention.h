@@ -77,8 +77,7 @@ inline constexpr std::int64_t kAttentionTileRows = 128;
   const double visited = tiles * (static_cast<double>(longest) - skipped);
   const double waited =
       static_cast<double>(streaming_multiprocessors) * static_cast<double>(longest);
-  const double overhead = tiles * static_cast<double>(costs->tile_overhead.value()) /
-                          static_cast<double>(kAttentionTileRows);
+  const double overhead = tiles * costs->tile_overhead / static_cast<double>(kAttentionTileRows);
   const auto block_work = static_cast<double>(2 * kAttentionTileRows * kAttentionTileRows *
                                               (row->head_dim + row->head_dim));
   const double times = pass == AttentionPass::forward ? 1 : kAttentionBackwardWork;

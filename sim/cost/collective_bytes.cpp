@@ -151,18 +151,26 @@ CollectiveBytes all_to_all_bytes(Elements exchanged,
           .received_off_node = bytes_of(from_all - from_node, type)};
 }
 
-// EQ ring-exchange-bytes: W = b (n - 1)
+// EQ ring-hop-bytes: W = b
 //   b  block: one rank's block, such as its keys and values                   [elements]
-//   n  group.ranks                                                            [ranks]
 //   W  sent, equal to received                                                [elements]
-// Source: liu2023-ring-attention, section 3
-// Valid:  n - 1 hops; a last hop that brings a block home is another block of bytes.
+// Source: liu2023-ring-attention, section 3: a block of b per rank and hop, n - 1 of them in all
+// Valid:  every rank sends a block of one size to the rank `shift` positions on
 // Tests:  tests/unit/cost/collective_bytes_test.cpp, tests/property/collectives_test.cpp
-CollectiveBytes ring_exchange_bytes(Elements block,
-                                    ElementType type,
-                                    Group group,
-                                    std::int64_t position) {
-  return on_ring(type, group, position, [&](std::int64_t) { return (group.ranks - 1) * block; });
+CollectiveBytes ring_hop_bytes(
+    Elements block, ElementType type, Group group, std::int64_t position, std::int64_t shift) {
+  check(group, position);
+  if (group.ranks == 1) {
+    return {};
+  }
+  const auto node_of = [&](std::int64_t steps) {
+    return (position + steps % group.ranks + group.ranks) % group.ranks / group.ranks_per_node;
+  };
+  const Bytes bytes = bytes_of(block, type);
+  return {.sent = bytes,
+          .received = bytes,
+          .sent_off_node = node_of(shift) == node_of(0) ? Bytes(0) : bytes,
+          .received_off_node = node_of(-shift) == node_of(0) ? Bytes(0) : bytes};
 }
 
 // EQ uneven-all-to-all-bytes: W = sum over i != r of s(i)

@@ -71,11 +71,10 @@ struct CollectiveBytes {
                                                Group group,
                                                std::int64_t position);
 
-/// A block of `block` elements that travels around the ring, one hop for each other rank.
-[[nodiscard]] CollectiveBytes ring_exchange_bytes(Elements block,
-                                                  ElementType type,
-                                                  Group group,
-                                                  std::int64_t position);
+/// One hop of a ring: a block of `block` elements goes to the rank `shift` positions further on, and
+/// one comes from as far back. Nothing in a group of one rank.
+[[nodiscard]] CollectiveBytes ring_hop_bytes(
+    Elements block, ElementType type, Group group, std::int64_t position, std::int64_t shift);
 
 /// All-to-all with a count of its own for every peer: what `position` sends to and receives from
 /// each rank of the group (its own entry stays on the rank). Both spans have `group.ranks` entries.

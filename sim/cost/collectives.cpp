@@ -8,11 +8,11 @@ namespace {
 
 using MaybeSeconds = std::optional<Seconds>;
 
-CollectiveBytes ring_exchange_of_all(Elements payload,
-                                     ElementType type,
-                                     Group group,
-                                     std::int64_t position) {
-  return ring_exchange_bytes(chunk_elements(payload, group.ranks, 0), type, group, position);
+CollectiveBytes hop_to_neighbour(Elements block,
+                                 ElementType type,
+                                 Group group,
+                                 std::int64_t position) {
+  return ring_hop_bytes(block, type, group, position, 1);
 }
 
 Bytes least_of_gather(Bytes payload, Group group) {
@@ -22,6 +22,10 @@ Bytes least_of_gather(Bytes payload, Group group) {
 /// Switches may add the values: then a rank still sends all of its own.
 Bytes least_of_all_reduce(Bytes payload, Group group) {
   return group.ranks == 1 ? Bytes(0) : payload;
+}
+
+Bytes least_of_hop(Bytes block, Group group) {
+  return group.ranks == 1 ? Bytes(0) : block;
 }
 
 Bytes least_of_all_to_all(Bytes payload, Group group) {
@@ -52,14 +56,9 @@ MaybeSeconds time_of_all_to_all(
   return all_to_all_time(held, group, nic_rate, machine);
 }
 
-MaybeSeconds time_of_ring_exchange(
-    Bytes payload, ElementType, Group group, BytesPerSecond nic_rate, const MachineCosts& machine) {
-  const Bytes block(ceil_div(payload.value(), group.ranks));
-  const MaybeSeconds hop = ring_hop_time(block, group, nic_rate, machine);
-  if (!hop) {
-    return std::nullopt;
-  }
-  return static_cast<double>(group.ranks - 1) * *hop;
+MaybeSeconds time_of_hop(
+    Bytes block, ElementType, Group group, BytesPerSecond nic_rate, const MachineCosts& machine) {
+  return ring_hop_time(block, group, nic_rate, machine);
 }
 
 constexpr std::array<CollectiveInfo, 5> kCollectives = {{
@@ -100,14 +99,14 @@ constexpr std::array<CollectiveInfo, 5> kCollectives = {{
      least_of_all_reduce,
      time_of_all_reduce},
     {"send_recv",
-     "each rank's block travels once around the ring",
+     "each rank sends a block to another and receives one: a hop of a ring",
      "liu2023-ring-attention",
-     "ring-exchange-bytes",
-     "N (n - 1) / n",
-     "(n - 1) chunk(N, n, 0)",
-     ring_exchange_of_all,
-     least_of_gather,
-     time_of_ring_exchange},
+     "ring-hop-bytes",
+     "N",
+     "N",
+     hop_to_neighbour,
+     least_of_hop,
+     time_of_hop},
 }};
 
 }  // namespace

@@ -1,48 +1,94 @@
 // Seconds of each collective on a machine: picks the form by where the group's ranks sit.
 //
-// All functions: zero for one rank; `group` as in collective_bytes.h; `nic_rate` is the line rate
-// of one GPU's NIC, one direction, and is read only when the group spans nodes.
+// All functions: zero for one rank; empty when the profile does not know the collective where the
+// group's ranks sit; `group` as in collective_bytes.h; `nic_rate` is the line rate of one GPU's
+// NIC, one direction, and is read only when the group spans nodes.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "sim/cost/collective_bytes.h"
 #include "sim/cost/machine_costs.h"
 #include "sim/cost/multi_node.h"
 #include "sim/cost/node_collectives.h"
+#include "sim/cost/residuals.h"
 #include "sim/cost/send_recv.h"
 #include "sim/units/units.h"
 
 namespace trireme::cost {
 
-/// All-gather of a result of `gathered` bytes.
-[[nodiscard]] inline Seconds all_gather_time(Bytes gathered,
-                                             Group group,
-                                             BytesPerSecond nic_rate,
-                                             const MachineCosts& machine) {
-  if (group.ranks > group.ranks_per_node) {
-    const MultiNodeRingCosts& ring = machine.multi_node.ring;
-    return multi_node_ring_time(
-        gathered, 1, group.ranks, group.ranks_per_node, nic_rate, ring.all_gather_step, ring);
+/// The closed form's seconds, corrected where the group shape was measured.
+[[nodiscard]] inline std::optional<Seconds> with_residual(std::optional<Seconds> closed_form,
+                                                          const std::vector<GroupResiduals>& tables,
+                                                          Group group,
+                                                          Bytes payload) {
+  if (!closed_form) {
+    return std::nullopt;
   }
-  return node_collective_time(
-      gathered, 1, group.ranks, group.ranks, machine.collectives.all_gather);
+  return residual_factor(tables, group, payload) * *closed_form;
+}
+
+/// Seconds of a ring over nodes, or of form C1 inside one, over a buffer `whole`.
+[[nodiscard]] inline std::optional<Seconds> ring_collective_time(
+    Bytes whole,
+    int passes,
+    Group group,
+    BytesPerSecond nic_rate,
+    const std::optional<NodeCollectiveCosts>& inside,
+    std::optional<Seconds> MultiNodeRingCosts::*step,
+    const MachineCosts& machine) {
+  if (group.ranks == 1) {
+    return Seconds(0);
+  }
+  if (group.ranks > group.ranks_per_node) {
+    const std::optional<MultiNodeRingCosts>& ring = machine.multi_node.ring;
+    if (!ring || !(*ring.*step)) {
+      return std::nullopt;
+    }
+    return multi_node_ring_time(
+        whole, passes, group.ranks, group.ranks_per_node, nic_rate, *(*ring.*step), *ring);
+  }
+  if (!inside) {
+    return std::nullopt;
+  }
+  return node_collective_time(whole, passes, group.ranks, group.ranks, *inside);
+}
+
+/// All-gather of a result of `gathered` bytes.
+[[nodiscard]] inline std::optional<Seconds> all_gather_time(Bytes gathered,
+                                                            Group group,
+                                                            BytesPerSecond nic_rate,
+                                                            const MachineCosts& machine) {
+  return with_residual(ring_collective_time(gathered,
+                                            1,
+                                            group,
+                                            nic_rate,
+                                            machine.collectives.all_gather,
+                                            &MultiNodeRingCosts::all_gather_step,
+                                            machine),
+                       machine.residuals.all_gather,
+                       group,
+                       gathered);
 }
 
 /// Reduce-scatter of a buffer of `reduced` bytes.
-[[nodiscard]] inline Seconds reduce_scatter_time(Bytes reduced,
-                                                 Group group,
-                                                 BytesPerSecond nic_rate,
-                                                 const MachineCosts& machine) {
-  if (group.ranks > group.ranks_per_node) {
-    const MultiNodeRingCosts& ring = machine.multi_node.ring;
-    return multi_node_ring_time(
-        reduced, 1, group.ranks, group.ranks_per_node, nic_rate, ring.reduce_scatter_step, ring);
-  }
-  return node_collective_time(
-      reduced, 1, group.ranks, group.ranks, machine.collectives.reduce_scatter);
+[[nodiscard]] inline std::optional<Seconds> reduce_scatter_time(Bytes reduced,
+                                                                Group group,
+                                                                BytesPerSecond nic_rate,
+                                                                const MachineCosts& machine) {
+  return with_residual(ring_collective_time(reduced,
+                                            1,
+                                            group,
+                                            nic_rate,
+                                            machine.collectives.reduce_scatter,
+                                            &MultiNodeRingCosts::reduce_scatter_step,
+                                            machine),
+                       machine.residuals.reduce_scatter,
+                       group,
+                       reduced);
 }
 
 /// Whether an all-reduce of elements of `type` is computed by the node's switches.
@@ -55,56 +101,70 @@ namespace trireme::cost {
 }
 
 /// All-reduce of a buffer of `reduced` bytes of elements of `type`: in the switches where they can,
-/// else on a ring.
-[[nodiscard]] inline Seconds all_reduce_time(Bytes reduced,
-                                             ElementType type,
-                                             Group group,
-                                             BytesPerSecond nic_rate,
-                                             const MachineCosts& machine) {
-  if (group.ranks > group.ranks_per_node) {
-    const MultiNodeRingCosts& ring = machine.multi_node.ring;
-    return multi_node_ring_time(
-        reduced, 2, group.ranks, group.ranks_per_node, nic_rate, ring.all_reduce_step, ring);
-  }
-  if (reduces_in_switches(type, group, machine)) {
-    return switch_all_reduce_time(reduced, *machine.collectives.all_reduce_nvls);
-  }
-  return node_collective_time(reduced, 2, group.ranks, group.ranks, machine.collectives.all_reduce);
+/// else on a ring. The residuals are those of types that switches add.
+[[nodiscard]] inline std::optional<Seconds> all_reduce_time(Bytes reduced,
+                                                            ElementType type,
+                                                            Group group,
+                                                            BytesPerSecond nic_rate,
+                                                            const MachineCosts& machine) {
+  const std::optional<Seconds> closed_form =
+      reduces_in_switches(type, group, machine)
+          ? switch_all_reduce_time(reduced, *machine.collectives.all_reduce_nvls)
+          : ring_collective_time(reduced,
+                                 2,
+                                 group,
+                                 nic_rate,
+                                 machine.collectives.all_reduce,
+                                 &MultiNodeRingCosts::all_reduce_step,
+                                 machine);
+  return switch_reduces(type)
+             ? with_residual(closed_form, machine.residuals.all_reduce, group, reduced)
+             : closed_form;
 }
 
-/// All-to-all in which each rank holds `held` bytes, the chunk that it keeps included.
-[[nodiscard]] inline Seconds all_to_all_time(Bytes held,
-                                             Group group,
-                                             BytesPerSecond nic_rate,
-                                             const MachineCosts& machine) {
-  if (group.ranks > group.ranks_per_node) {
-    return multi_node_all_to_all_time(held,
-                                      group.ranks,
-                                      group.ranks_per_node,
-                                      nic_rate,
-                                      machine.multi_node.all_to_all,
-                                      machine.collectives.all_to_all);
+/// All-to-all in which each rank holds `held` bytes, the chunk that it keeps included. Over nodes
+/// with several ranks each it needs the coefficients inside a node too.
+[[nodiscard]] inline std::optional<Seconds> all_to_all_time(Bytes held,
+                                                            Group group,
+                                                            BytesPerSecond nic_rate,
+                                                            const MachineCosts& machine) {
+  std::optional<Seconds> closed_form;
+  const std::optional<NodeCollectiveCosts>& inside = machine.collectives.all_to_all;
+  const std::optional<MultiNodeAllToAllCosts>& outside = machine.multi_node.all_to_all;
+  if (group.ranks == 1) {
+    closed_form = Seconds(0);
+  } else if (group.ranks == group.ranks_per_node) {
+    if (inside) {
+      closed_form = node_collective_time(held, 1, group.ranks, group.ranks, *inside);
+    }
+  } else if (outside && (inside || group.ranks_per_node == 1)) {
+    closed_form = multi_node_all_to_all_time(held,
+                                             group.ranks,
+                                             group.ranks_per_node,
+                                             nic_rate,
+                                             *outside,
+                                             inside.value_or(NodeCollectiveCosts{}));
   }
-  return node_collective_time(held, 1, group.ranks, group.ranks, machine.collectives.all_to_all);
+  return with_residual(closed_form, machine.residuals.all_to_all, group, held);
 }
 
 /// One hop of a ring exchange: each rank sends a block to its successor, and the slowest hop
-/// counts. Empty when the profile does not know point-to-point inside a node and the hop stays in
-/// one.
+/// counts.
 [[nodiscard]] inline std::optional<Seconds> ring_hop_time(Bytes block,
                                                           Group group,
                                                           BytesPerSecond nic_rate,
                                                           const MachineCosts& machine) {
-  if (group.ranks > group.ranks_per_node) {
-    return send_recv_off_node_time(block, group.ranks, nic_rate, machine.multi_node.send_recv);
-  }
+  std::optional<Seconds> closed_form;
   if (group.ranks == 1) {
-    return Seconds(0);
+    closed_form = Seconds(0);
+  } else if (group.ranks > group.ranks_per_node) {
+    if (const auto& outside = machine.multi_node.send_recv) {
+      closed_form = send_recv_off_node_time(block, group.ranks, nic_rate, *outside);
+    }
+  } else if (const auto& inside = machine.collectives.send_recv) {
+    closed_form = send_recv_time(block, group.ranks, *inside);
   }
-  if (!machine.collectives.send_recv) {
-    return std::nullopt;
-  }
-  return send_recv_time(block, group.ranks, *machine.collectives.send_recv);
+  return with_residual(closed_form, machine.residuals.send_recv, group, block);
 }
 
 /// One collective, for tables and for the contracts that every one of them keeps. The payload is

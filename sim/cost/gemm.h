@@ -38,8 +38,7 @@ namespace trireme::cost {
   const auto rows = static_cast<double>(m);
   const auto columns = static_cast<double>(n);
   const auto inner = static_cast<double>(k);
-  const Flops work(2 * rows * columns *
-                   (inner + static_cast<double>(costs.inner_overhead.value())));
+  const Flops work(2 * rows * columns * (inner + costs.inner_overhead));
   const double moved =
       static_cast<double>(width(type)) * (rows * inner + inner * columns + rows * columns);
   const Seconds busy = std::max(work / costs.rate, Seconds(moved / costs.bandwidth.value()));

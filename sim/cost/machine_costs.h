@@ -7,25 +7,28 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
+#include "sim/cost/residuals.h"
 #include "sim/units/units.h"
 
 namespace trireme::cost {
 
 /// Matrix products of 16-bit operands, form G1 (gemm.h).
 struct GemmCosts {
-  Seconds start;                 // t0
-  FlopsPerSecond rate;           // P, sustained
-  Elements inner_overhead;       // k0: start and finish of the loop over k, in elements of k
-  BytesPerSecond bandwidth;      // bw
-  double fp32_accumulation = 1;  // factor on the time when the output accumulates in fp32
+  Seconds start;              // t0
+  FlopsPerSecond rate;        // P, sustained
+  double inner_overhead = 0;  // k0: start and finish of the loop over k, in elements of k
+  BytesPerSecond bandwidth;   // bw
+  /// Factor on the time when the output accumulates in fp32; 1 where that was not measured.
+  double fp32_accumulation = 1;
 };
 
 /// One pass of an attention kernel at one head dimension.
 struct AttentionPassCosts {
-  FlopsPerSecond rate;   // E: what one whole GPU reaches inside the key loop
-  Tokens tile_overhead;  // tau: prologue and epilogue of a tile, in key rows
+  FlopsPerSecond rate;       // E: what one whole GPU reaches inside the key loop
+  double tile_overhead = 0;  // tau: prologue and epilogue of a tile, in key rows
 };
 
 struct AttentionHeadDimCosts {
@@ -39,8 +42,9 @@ struct AttentionHeadDimCosts {
 struct AttentionKernelCosts {
   static constexpr std::size_t kMostHeadDims = 4;
 
-  Seconds start;            // t0
-  Seconds sustained_after;  // kernels that last longer run at the sustained rate
+  Seconds start;  // t0
+  /// Kernels that last longer run at the sustained rate; infinite where no long one was measured.
+  Seconds sustained_after = Seconds(std::numeric_limits<double>::infinity());
   /// In ascending order; the first `head_dim_count` are filled.
   std::array<AttentionHeadDimCosts, kMostHeadDims> head_dims;
   std::size_t head_dim_count = 0;
@@ -67,10 +71,12 @@ inline constexpr std::size_t kPointwiseClasses = 6;
 /// Memory-bound kernels, form P1 (pointwise.h).
 struct PointwiseCosts {
   BytesPerSecond memory_peak;  // what the efficiencies are fractions of
-  std::array<double, kPointwiseClasses> efficiency{};
+  /// By class; empty for a class that was not measured.
+  std::array<std::optional<double>, kPointwiseClasses> efficiency{};
 };
 
-/// One collective inside a node, form C1 (node_collectives.h).
+/// One collective inside a node, form C1 (node_collectives.h). An infinite rate: no such cost was
+/// seen.
 struct NodeCollectiveCosts {
   Seconds start;                   // a0
   Seconds per_rank;                // a1, paid n - 1 times
@@ -97,11 +103,12 @@ struct SendRecvCosts {
   BytesPerSecond link_rate;     // beta
 };
 
+/// What is absent was not measured inside a node.
 struct CollectiveCosts {
-  NodeCollectiveCosts all_to_all;
-  NodeCollectiveCosts all_gather;
-  NodeCollectiveCosts reduce_scatter;
-  NodeCollectiveCosts all_reduce;                    // ring
+  std::optional<NodeCollectiveCosts> all_to_all;
+  std::optional<NodeCollectiveCosts> all_gather;
+  std::optional<NodeCollectiveCosts> reduce_scatter;
+  std::optional<NodeCollectiveCosts> all_reduce;     // ring
   std::optional<SwitchReduceCosts> all_reduce_nvls;  // absent: the switches do not reduce
   std::optional<SendRecvCosts> send_recv;
 };
@@ -115,34 +122,42 @@ struct MultiNodeAllToAllCosts {
 
 /// Ring collectives over several nodes, form M2 (multi_node.h).
 struct MultiNodeRingCosts {
-  Seconds all_gather_step;  // a_s, per rank and collective
-  Seconds reduce_scatter_step;
-  Seconds all_reduce_step;
+  std::optional<Seconds> all_gather_step;  // a_s, per rank and collective
+  std::optional<Seconds> reduce_scatter_step;
+  std::optional<Seconds> all_reduce_step;
   double nic_efficiency = 0;   // beta_nic as a fraction of the NIC's line rate
   BytesPerSecond nvlink_rate;  // beta_nvl
 };
 
+/// Point-to-point in a communicator so large that one channel serves a peer.
+struct CrowdedSendRecvCosts {
+  std::int64_t ranks = 0;  // from this many on
+  BytesPerSecond rate;
+};
+
 /// Point-to-point between nodes (send_recv.h).
 struct MultiNodeSendRecvCosts {
-  double nic_efficiency = 0;       // of the NIC's line rate, in small communicators
-  std::int64_t crowded_ranks = 0;  // from this many ranks on, one channel serves a peer
-  BytesPerSecond crowded_rate;
+  double nic_efficiency = 0;                    // of the NIC's line rate, in small communicators
+  std::optional<CrowdedSendRecvCosts> crowded;  // absent: no large communicator was measured
 };
 
+/// What is absent was not measured over nodes.
 struct MultiNodeCosts {
-  MultiNodeAllToAllCosts all_to_all;
-  MultiNodeRingCosts ring;
-  MultiNodeSendRecvCosts send_recv;
+  std::optional<MultiNodeAllToAllCosts> all_to_all;
+  std::optional<MultiNodeRingCosts> ring;
+  std::optional<MultiNodeSendRecvCosts> send_recv;
 };
 
+/// What is absent was not measured, and the seconds that would need it are unknown.
 struct MachineCosts {
-  std::int64_t streaming_multiprocessors = 0;
-  Seconds kernel_launch;  // host time to launch one kernel on a stream
-  GemmCosts gemm;
+  std::optional<std::int64_t> streaming_multiprocessors;
+  std::optional<Seconds> kernel_launch;  // host time to launch one kernel on a stream
+  std::optional<GemmCosts> gemm;
   AttentionCosts attention;
   PointwiseCosts pointwise;
   CollectiveCosts collectives;
   MultiNodeCosts multi_node;
+  ResidualTables residuals;
 };
 
 }  // namespace trireme::cost

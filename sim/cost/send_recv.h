@@ -49,8 +49,8 @@ namespace trireme::cost {
 ///   n    ranks of the communicator                                           [ranks]
 ///   eff  costs.nic_efficiency                                                [1]
 ///   NIC  nic_rate: line rate of a GPU's NIC                                  [bytes/second]
-///   nc   costs.crowded_ranks                                                 [ranks]
-///   Rc   costs.crowded_rate: one channel serves a peer in large communicators  [bytes/second]
+///   nc   costs.crowded.ranks, when large communicators were measured         [ranks]
+///   Rc   costs.crowded.rate: one channel serves a peer in them               [bytes/second]
 /// Source: fit_forms, section 2, "Send/recv across nodes" and "Defaults"
 /// Valid:  large messages: no latency was measured. Between 2 nodes and nc ranks the rate falls in
 ///   steps that are not modelled (25 GB/s on 10 to 40 ranks of H100).
@@ -60,7 +60,8 @@ namespace trireme::cost {
                                                      BytesPerSecond nic_rate,
                                                      const MultiNodeSendRecvCosts& costs) {
   const BytesPerSecond rate = costs.nic_efficiency * nic_rate;
-  return message / (ranks >= costs.crowded_ranks ? std::min(rate, costs.crowded_rate) : rate);
+  const bool crowded = costs.crowded && ranks >= costs.crowded->ranks;
+  return message / (crowded ? std::min(rate, costs.crowded->rate) : rate);
 }
 
 }  // namespace trireme::cost

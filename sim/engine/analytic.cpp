@@ -52,21 +52,24 @@ cost::PointwiseClass pointwise_class(Function function) {
   }
 }
 
-Seconds gemm_op_time(const Program& program, const Op& op, const Machine& machine) {
+std::optional<Seconds> gemm_op_time(const Program& program, const Op& op, const Machine& machine) {
+  if (!machine.costs.gemm) {
+    return std::nullopt;
+  }
   const GemmExtents extents = gemm_extents(program, op, Extents::local);
   return cost::gemm_time(extents.m,
                          extents.n,
                          extents.k,
                          program.tensor(program.operands(op)[0].ref.tensor).type,
                          accumulates_in_fp32(program, op),
-                         machine.costs.gemm);
+                         *machine.costs.gemm);
 }
 
 std::optional<Seconds> attention_op_time(const Program& program,
                                          const Op& op,
                                          const Machine& machine) {
   const auto& kernel = attention_kernel_costs(machine.costs.attention, op.attention);
-  if (!kernel) {
+  if (!kernel || !machine.costs.streaming_multiprocessors) {
     return std::nullopt;
   }
   const auto pass = op.function == Function::attention_forward ? cost::AttentionPass::forward
@@ -74,7 +77,7 @@ std::optional<Seconds> attention_op_time(const Program& program,
   return cost::attention_time(attention_shape(program, op, Extents::local),
                               pass,
                               *kernel,
-                              machine.costs.streaming_multiprocessors);
+                              *machine.costs.streaming_multiprocessors);
 }
 
 std::optional<Seconds> collective_op_time(const Program& program,
@@ -203,9 +206,12 @@ std::optional<Seconds> op_time(const Program& program, const Op& op, const Machi
       return attention_op_time(program, op, machine);
     case Family::pointwise:
     case Family::optimizer:
+      if (!machine.costs.kernel_launch) {
+        return std::nullopt;
+      }
       return cost::pointwise_time(moved_bytes(program, op),
                                   pointwise_class(op.function),
-                                  machine.costs.kernel_launch,
+                                  *machine.costs.kernel_launch,
                                   machine.costs.pointwise);
     case Family::collective:
       return collective_op_time(program, op, machine);

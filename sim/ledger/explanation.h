@@ -46,7 +46,7 @@ struct Term {
   /// Empty for seconds that the profile does not know.
   std::variant<std::monostate, std::int64_t, double> value;
   std::string_view equation;  // id, as docs/equations.md lists it
-  std::string_view formula;   // in words of `numbers`
+  std::string formula;        // in words of `numbers`
   std::vector<TermNumber> numbers;
   std::string_view source;  // key in docs/bibliography.md
 };

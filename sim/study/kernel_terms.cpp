@@ -51,6 +51,14 @@ void add(Term& term, std::string_view name, FlopsPerSecond value) {
   add(term, name, value.value());
 }
 
+/// A coefficient that the profile may not know: then there is no number.
+template <class Value>
+void add(Term& term, std::string_view name, const std::optional<Value>& value) {
+  if (value) {
+    add(term, name, *value);
+  }
+}
+
 void add_gemm_extents(Term& term, const Program& program, const Op& op) {
   const engine::GemmExtents extents = engine::gemm_extents(program, op, Extents::local);
   add(term, "m", extents.m);
@@ -71,16 +79,19 @@ void add_attention_shape(Term& term, const cost::AttentionShape& shape) {
 
 void explain_gemm_seconds(const Program& program,
                           const Op& op,
-                          const cost::GemmCosts& costs,
+                          const std::optional<cost::GemmCosts>& costs,
                           Term& term) {
   set_equation(
       term, "gemm-time", "t0 + x max(2 m n (k + k0) / P, e (m k + k n + m n) / bw)", kFits);
   add_gemm_extents(term, program, op);
-  add(term, "t0", costs.start);
-  add(term, "P", costs.rate);
-  add(term, "k0", costs.inner_overhead.value());
-  add(term, "bw", costs.bandwidth);
-  add(term, "x", engine::accumulates_in_fp32(program, op) ? costs.fp32_accumulation : 1.0);
+  if (!costs) {
+    return;
+  }
+  add(term, "t0", costs->start);
+  add(term, "P", costs->rate);
+  add(term, "k0", costs->inner_overhead);
+  add(term, "bw", costs->bandwidth);
+  add(term, "x", engine::accumulates_in_fp32(program, op) ? costs->fp32_accumulation : 1.0);
 }
 
 void explain_attention_seconds(const Program& program,
@@ -105,35 +116,43 @@ void explain_attention_seconds(const Program& program,
   add(term, "k", forward ? 1.0 : cost::kAttentionBackwardWork);
   add(term, "t0", kernel->start);
   add(term, "E", pass->rate);
-  add(term, "tau", pass->tile_overhead.value());
+  add(term, "tau", pass->tile_overhead);
   add(term, "phi", row->sustained);
 }
 
-void add_node_costs(Term& term, const cost::NodeCollectiveCosts& costs) {
-  add(term, "a0", costs.start);
-  add(term, "a1", costs.per_rank);
-  add(term, "beta", costs.link_rate);
-  add(term, "c", costs.ramp_per_root_megabyte);
-  add(term, "gamma", costs.local_rate);
+void add_node_costs(Term& term, const std::optional<cost::NodeCollectiveCosts>& costs) {
+  if (!costs) {
+    return;
+  }
+  add(term, "a0", costs->start);
+  add(term, "a1", costs->per_rank);
+  add(term, "beta", costs->link_rate);
+  add(term, "c", costs->ramp_per_root_megabyte);
+  add(term, "gamma", costs->local_rate);
 }
 
-void explain_ring_over_nodes(const Op& op, const cost::MultiNodeRingCosts& ring, Term& term) {
+void explain_ring_over_nodes(const Op& op,
+                             const std::optional<cost::MultiNodeRingCosts>& ring,
+                             Term& term) {
   set_equation(term,
                "multi-node-ring-time",
                "k as (n - 1) + V / B, B^-4 = (p eff NIC)^-4 + beta_nvl^-4",
                kFits);
   add(term, "k", std::int64_t{op.collective == CollectiveKind::all_reduce ? 2 : 1});
+  if (!ring) {
+    return;
+  }
   add(term,
       "as",
-      op.collective == CollectiveKind::all_gather       ? ring.all_gather_step
-      : op.collective == CollectiveKind::reduce_scatter ? ring.reduce_scatter_step
-                                                        : ring.all_reduce_step);
-  add(term, "eff", ring.nic_efficiency);
-  add(term, "beta_nvl", ring.nvlink_rate);
+      op.collective == CollectiveKind::all_gather       ? ring->all_gather_step
+      : op.collective == CollectiveKind::reduce_scatter ? ring->reduce_scatter_step
+                                                        : ring->all_reduce_step);
+  add(term, "eff", ring->nic_efficiency);
+  add(term, "beta_nvl", ring->nvlink_rate);
 }
 
-const cost::NodeCollectiveCosts& node_costs(const cost::CollectiveCosts& costs,
-                                            CollectiveKind kind) {
+const std::optional<cost::NodeCollectiveCosts>& node_costs(const cost::CollectiveCosts& costs,
+                                                           CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::all_to_all:
       return costs.all_to_all;
@@ -146,10 +165,48 @@ const cost::NodeCollectiveCosts& node_costs(const cost::CollectiveCosts& costs,
   }
 }
 
+const std::vector<cost::GroupResiduals>& residuals_of(const cost::ResidualTables& tables,
+                                                      CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_to_all:
+      return tables.all_to_all;
+    case CollectiveKind::all_gather:
+      return tables.all_gather;
+    case CollectiveKind::reduce_scatter:
+      return tables.reduce_scatter;
+    case CollectiveKind::all_reduce:
+      return tables.all_reduce;
+    case CollectiveKind::send_recv:
+      return tables.send_recv;
+  }
+  return tables.send_recv;
+}
+
+/// The factor on the closed form's seconds, where the profile holds one for this group shape.
+void explain_residual(const Op& op,
+                      cost::Group group,
+                      ElementType type,
+                      Bytes payload,
+                      const cost::ResidualTables& tables,
+                      Term& term) {
+  if (op.collective == CollectiveKind::all_reduce && !cost::switch_reduces(type)) {
+    return;
+  }
+  const bool exchange = op.collective == CollectiveKind::all_to_all;
+  const Bytes held = exchange ? Bytes(ceil_div(payload.value(), group.ranks)) : payload;
+  const double factor = cost::residual_factor(residuals_of(tables, op.collective), group, held);
+  if (factor != 1) {
+    term.formula = "r (" + term.formula + ")";
+    add(term, "r", factor);
+  }
+}
+
 void explain_send_recv(bool spans_nodes, const cost::MachineCosts& costs, Term& term) {
   if (spans_nodes) {
     set_equation(term, "send-recv-off-node-time", "N / R, R = eff NIC", kFits);
-    add(term, "eff", costs.multi_node.send_recv.nic_efficiency);
+    if (costs.multi_node.send_recv) {
+      add(term, "eff", costs.multi_node.send_recv->nic_efficiency);
+    }
     return;
   }
   set_equation(term, "send-recv-time", "a + max(min(N / (l r), Q / r), N / min(m r, beta))", kFits);
@@ -162,7 +219,8 @@ void explain_collective_seconds(const Program& program,
   const cost::Group group = engine::place(program.mesh(), op.group, machine.gpus_per_node);
   const bool spans_nodes = group.ranks > group.ranks_per_node;
   const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
-  add(term, "N", engine::payload_bytes(program, op).value());
+  const Bytes payload = engine::payload_bytes(program, op);
+  add(term, "N", payload.value());
   add(term, "n", group.ranks);
   if (spans_nodes) {
     add(term, "p", group.ranks_per_node);
@@ -175,9 +233,11 @@ void explain_collective_seconds(const Program& program,
                  "multi-node-all-to-all-time",
                  "a0 + ar (n - p) + max(S (n - p) / n / (eff NIC), C), S = N / n",
                  kFits);
-    add(term, "a0", machine.costs.multi_node.all_to_all.start);
-    add(term, "ar", machine.costs.multi_node.all_to_all.per_remote_rank);
-    add(term, "eff", machine.costs.multi_node.all_to_all.nic_efficiency);
+    if (const auto& exchange = machine.costs.multi_node.all_to_all) {
+      add(term, "a0", exchange->start);
+      add(term, "ar", exchange->per_remote_rank);
+      add(term, "eff", exchange->nic_efficiency);
+    }
   } else if (spans_nodes) {
     explain_ring_over_nodes(op, machine.costs.multi_node.ring, term);
   } else if (op.collective == CollectiveKind::all_reduce &&
@@ -194,6 +254,7 @@ void explain_collective_seconds(const Program& program,
                  kFits);
     add_node_costs(term, node_costs(machine.costs.collectives, op.collective));
   }
+  explain_residual(op, group, type, payload, machine.costs.residuals, term);
 }
 
 }  // namespace

@@ -26,17 +26,17 @@ Machine machine_of(const plan::Plan& plan) {
   kernel.head_dim_count = 1;
   kernel.head_dims[0] = {1024,
                          1.0,
-                         cost::AttentionPassCosts{FlopsPerSecond(1e12), Tokens(100)},
-                         cost::AttentionPassCosts{FlopsPerSecond(1e12), Tokens(200)}};
+                         cost::AttentionPassCosts{FlopsPerSecond(1e12), 100},
+                         cost::AttentionPassCosts{FlopsPerSecond(1e12), 200}};
   kernel.sustained_after = Seconds(1e9);
   machine.costs.attention = {kernel, kernel, kernel};
   cost::MultiNodeCosts& outside = machine.costs.multi_node;
-  outside.all_to_all.nic_efficiency = 0.9;
-  outside.ring.nic_efficiency = 0.9;
-  outside.ring.all_gather_step = Seconds(1e-9);
-  outside.ring.reduce_scatter_step = Seconds(1e-9);
-  outside.ring.all_reduce_step = Seconds(1e-9);
-  outside.ring.nvlink_rate = BytesPerSecond(1e10);
+  outside.all_to_all.emplace().nic_efficiency = 0.9;
+  outside.ring = {.all_gather_step = Seconds(1e-9),
+                  .reduce_scatter_step = Seconds(1e-9),
+                  .all_reduce_step = Seconds(1e-9),
+                  .nic_efficiency = 0.9,
+                  .nvlink_rate = BytesPerSecond(1e10)};
   return machine;
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("a slow rank slows a step by no more than its own work; folding agrees
     const Machine machine = machine_of(plan);
     const Schedule schedule(program);
     EventOptions slow;
-    slow.stragglers = {{static_cast<std::int64_t>(seed) % plan.ranks(), 1.5}};
+    slow.variation.stragglers = {{static_cast<std::int64_t>(seed) % plan.ranks(), 1.5, {}}};
     EventOptions unfolded = slow;
     unfolded.unfolded = true;
     const Seconds even = step(schedule, machine);
@@ -112,11 +112,11 @@ TEST_CASE("jitter is decided by its seed alone", "[property][engine]") {
   const Machine machine = machine_of(plan);
   const Schedule schedule(program);
   EventOptions options;
-  options.jitter = 0.1;
-  options.seed = 7;
+  options.variation.jitter = 0.1;
+  options.variation.seed = 7;
   const Seconds one = step(schedule, machine, options);
   CHECK(one == step(schedule, machine, options));
-  options.seed = 8;
+  options.variation.seed = 8;
   CHECK(one != step(schedule, machine, options));
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,7 @@ double error_of(const Row& row, const cost::MachineCosts& machine, BytesPerSecon
       std::atoll(row.at("n_gpus").c_str()),
       std::min(std::atoll(row.at("n_gpus").c_str()), std::atoll(row.at("gpus_per_node").c_str()))};
   const std::string& collective = row.at("collective");
-  Seconds predicted(0);
+  std::optional<Seconds> predicted;
   if (collective == "alltoall") {
     predicted = cost::all_to_all_time(payload, group, nic, machine);
   } else if (collective == "all_gather") {
@@ -82,11 +83,10 @@ double error_of(const Row& row, const cost::MachineCosts& machine, BytesPerSecon
   } else if (collective == "all_reduce") {
     predicted = cost::all_reduce_time(payload, ElementType::fp32, group, nic, machine);
   } else {
-    const auto hop = cost::ring_hop_time(payload, group, nic, machine);
-    REQUIRE(hop.has_value());
-    predicted = *hop;
+    predicted = cost::ring_hop_time(payload, group, nic, machine);
   }
-  return std::abs(predicted.value() / (std::stod(row.at("oop_time_us")) * 1e-6) - 1);
+  REQUIRE(predicted.has_value());
+  return std::abs(predicted->value() / (std::stod(row.at("oop_time_us")) * 1e-6) - 1);
 }
 
 double median(std::vector<double> values) {

@@ -72,13 +72,13 @@ TEST_CASE("the public H100 profile holds the fitted coefficients", "[config]") {
   CHECK(profile.nccl == "2.29.2");
   const cost::MachineCosts& costs = profile.costs;
   CHECK(costs.streaming_multiprocessors == 132);
-  CHECK(costs.kernel_launch.value() == Approx(2.5e-6));
-  CHECK(costs.gemm.rate == FlopsPerSecond(750e12));
-  CHECK(costs.collectives.all_to_all.start.value() == Approx(6.6e-6));
-  CHECK(costs.collectives.all_to_all.link_rate == BytesPerSecond(373e9));
+  CHECK(costs.kernel_launch->value() == Approx(2.5e-6));
+  CHECK(costs.gemm->rate == FlopsPerSecond(750e12));
+  CHECK(costs.collectives.all_to_all->start.value() == Approx(6.6e-6));
+  CHECK(costs.collectives.all_to_all->link_rate == BytesPerSecond(373e9));
   REQUIRE(costs.collectives.all_reduce_nvls.has_value());
   CHECK(costs.collectives.all_reduce_nvls->least_ranks == 8);
-  CHECK(costs.multi_node.ring.reduce_scatter_step.value() == Approx(6.8e-6));
+  CHECK(costs.multi_node.ring->reduce_scatter_step->value() == Approx(6.8e-6));
   REQUIRE(costs.attention.flash2.has_value());
   CHECK(costs.attention.flash2->head_dim_count == 3);
   CHECK(costs.attention.flash2->head_dims[1].forward->rate == FlopsPerSecond(370e12));
@@ -100,6 +100,58 @@ TEST_CASE("the public H100 profile holds the fitted coefficients", "[config]") {
 TEST_CASE("samples are read where they are known", "[config]") {
   const std::string text = h100_with("{value: 132, source", "{value: 132, samples: 180, source");
   CHECK(read_text(text).coefficients.front().samples == 180);
+}
+
+TEST_CASE("what was not measured may be left out", "[config]") {
+  const ProfileSpec profile = read_text(
+      "version: 1\n"
+      "device: {gpu: h100-sxm}\n"
+      "collectives:\n"
+      "  all_gather:\n"
+      "    form: C1\n"
+      "    ranks: [2, 2]\n"
+      "    a0: {value: 5 us, source: measured, date: 2026-11-30}\n"
+      "    a1: {value: 1 us, source: measured}\n"
+      "    beta: {value: 400 GB/s, source: measured}\n"
+      "    c: {value: 0 us, source: measured}\n"
+      "    gamma: {value: none, spread: [100 GB/s, none], source: measured}\n"
+      "residuals:\n"
+      "  all_gather:\n"
+      "    - {ranks: 2, ranks_per_node: 2, payloads: [4 KiB, 64 KiB], factors: [1.5, 1]}\n");
+  const cost::MachineCosts& costs = profile.costs;
+  CHECK_FALSE(costs.gemm.has_value());
+  CHECK_FALSE(costs.kernel_launch.has_value());
+  CHECK_FALSE(costs.pointwise.efficiency[0].has_value());
+  CHECK_FALSE(costs.collectives.all_to_all.has_value());
+  CHECK_FALSE(costs.multi_node.ring.has_value());
+  REQUIRE(costs.collectives.all_gather.has_value());
+  // no cost of the own chunk: 1 / gamma is 0
+  CHECK(Bytes(1'000'000) / costs.collectives.all_gather->local_rate == Seconds(0));
+  CHECK(profile.coefficients.front().date == "2026-11-30");
+  REQUIRE(costs.residuals.all_gather.size() == 1);
+  CHECK(costs.residuals.all_gather[0].group.ranks == 2);
+  CHECK(costs.residuals.all_gather[0].table[0].payload == Bytes(4096));
+  CHECK(costs.residuals.all_gather[0].table[0].factor == 1.5);
+  CHECK(costs.residuals.all_to_all.empty());
+}
+
+TEST_CASE("a wrong table of residuals is refused where it is wrong", "[config]") {
+  const auto with_table = [](const std::string& row) {
+    return "version: 1\ndevice: {gpu: g}\nresiduals:\n  all_to_all:\n    - {" + row + "}\n";
+  };
+  const auto refused = [&](const std::string& row, const std::string& message) {
+    const std::string text = with_table(row);
+    check_refused(text, row.substr(0, 8), message);
+  };
+  refused("ranks: 8, ranks_per_node: 3, payloads: [1 KiB], factors: [1]", "not a multiple");
+  refused("ranks: 8, ranks_per_node: 8, payloads: [1 KiB], factors: [1.1]", "must be 1");
+  refused("ranks: 8, ranks_per_node: 8, payloads: [1 KiB], factors: [1.1, 1]",
+          "1 payloads and 2 factors");
+  refused("ranks: 8, ranks_per_node: 8, payloads: [2 KiB, 1 KiB], factors: [1.1, 1]",
+          "ascending order");
+  refused("ranks: 8, ranks_per_node: 8, payloads: [1 KiB, 2 KiB], factors: [0, 1]",
+          "not above zero");
+  refused("ranks: 1, ranks_per_node: 1, payloads: [1 KiB], factors: [1]", "out of range");
 }
 
 TEST_CASE("a wrong profile is refused where it is wrong", "[config]") {
@@ -209,16 +261,17 @@ TEST_CASE("kernels of every public profile take longer for more work", "[config]
     for (std::int64_t size = 128; size <= 1 << 18; size *= 2) {
       CAPTURE(size);
       const Seconds next_product =
-          cost::gemm_time(size, 4096, 4096, ElementType::bf16, false, costs.gemm);
+          cost::gemm_time(size, 4096, 4096, ElementType::bf16, false, *costs.gemm);
       CHECK(next_product > product);
       product = next_product;
-      const Seconds next_pass = cost::pointwise_time(Bytes(size * 4096),
-                                                     cost::PointwiseClass::norm_backward,
-                                                     costs.kernel_launch,
-                                                     costs.pointwise);
-      CHECK(next_pass > pass);
-      CHECK(next_pass > Bytes(size * 4096) / costs.pointwise.memory_peak);
-      pass = next_pass;
+      const auto next_pass = cost::pointwise_time(Bytes(size * 4096),
+                                                  cost::PointwiseClass::norm_backward,
+                                                  *costs.kernel_launch,
+                                                  costs.pointwise);
+      REQUIRE(next_pass.has_value());
+      CHECK(*next_pass > pass);
+      CHECK(*next_pass > Bytes(size * 4096) / costs.pointwise.memory_peak);
+      pass = *next_pass;
       for (const auto& kernel :
            {costs.attention.flash2, costs.attention.flash3, costs.attention.cudnn}) {
         if (!kernel) {
@@ -231,12 +284,12 @@ TEST_CASE("kernels of every public profile take longer for more work", "[config]
                                          .head_dim = 128,
                                          .causal = true};
         const auto now = cost::attention_time(
-            shape, cost::AttentionPass::forward, *kernel, costs.streaming_multiprocessors);
+            shape, cost::AttentionPass::forward, *kernel, *costs.streaming_multiprocessors);
         cost::AttentionShape longer = shape;
         longer.query_tokens = Tokens(2 * size);
         longer.key_tokens = Tokens(2 * size);
         const auto then = cost::attention_time(
-            longer, cost::AttentionPass::forward, *kernel, costs.streaming_multiprocessors);
+            longer, cost::AttentionPass::forward, *kernel, *costs.streaming_multiprocessors);
         REQUIRE(now.has_value());
         CHECK(*then > *now);
       }

@@ -13,12 +13,12 @@ AttentionKernelCosts example_kernel() {
   kernel.sustained_after = Seconds(1);
   kernel.head_dims[0] = {.head_dim = 64,
                          .sustained = 1,
-                         .forward = AttentionPassCosts{block_per_microsecond, Tokens(0)},
+                         .forward = AttentionPassCosts{block_per_microsecond, 0},
                          .backward = {}};
   kernel.head_dims[1] = {.head_dim = 128,
                          .sustained = 0.5,
-                         .forward = AttentionPassCosts{block_per_microsecond, Tokens(256)},
-                         .backward = AttentionPassCosts{block_per_microsecond, Tokens(64)}};
+                         .forward = AttentionPassCosts{block_per_microsecond, 256},
+                         .backward = AttentionPassCosts{block_per_microsecond, 64}};
   kernel.head_dim_count = 2;
   return kernel;
 }

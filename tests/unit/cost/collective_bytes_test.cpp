@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "tests/catch.h"
 
@@ -66,13 +67,28 @@ TEST_CASE("ZeRO-3's block of the goldens", "[cost]") {
   CHECK(2 * gather + scatter == mebibytes(448));  // gathered again, k = 2
 }
 
-TEST_CASE("a ring exchange sends the block once for each other rank", "[cost]") {
-  // keys and values of 4,096 tokens, 8 heads of 128: 2 * 4096 * 8 * 128 * 2 B = 16 MiB; times 7
+TEST_CASE("a hop of a ring sends one block and receives one", "[cost]") {
+  // keys and values of 4,096 tokens, 8 heads of 128: 2 * 4096 * 8 * 128 * 2 B = 16 MiB
   const Elements block(2LL * 4096 * 8 * 128);
-  const CollectiveBytes bytes = ring_exchange_bytes(block, ElementType::bf16, kNode, 2);
-  CHECK(bytes.sent == mebibytes(112));
-  CHECK(bytes.received == mebibytes(112));
-  CHECK(bytes.sent_off_node == Bytes(0));
+  const CollectiveBytes bytes = ring_hop_bytes(block, ElementType::bf16, kNode, 2, 1);
+  CHECK(bytes == CollectiveBytes{.sent = mebibytes(16), .received = mebibytes(16)});
+  const Group one{.ranks = 1, .ranks_per_node = 1};
+  CHECK(ring_hop_bytes(block, ElementType::bf16, one, 0, 1) == CollectiveBytes{});
+}
+
+TEST_CASE("a hop leaves the node where the other rank stands in another", "[cost]") {
+  // ranks 0 to 3 and 4 to 7 on two nodes; one element of two bytes
+  const Group group{.ranks = 8, .ranks_per_node = 4};
+  const auto off_node = [&](std::int64_t position, std::int64_t shift) {
+    const CollectiveBytes bytes =
+        ring_hop_bytes(Elements(1), ElementType::bf16, group, position, shift);
+    return std::pair(bytes.sent_off_node.value(), bytes.received_off_node.value());
+  };
+  CHECK(off_node(1, 1) == std::pair<std::int64_t, std::int64_t>(0, 0));   // to 2, from 0
+  CHECK(off_node(3, 1) == std::pair<std::int64_t, std::int64_t>(2, 0));   // to 4, from 2
+  CHECK(off_node(0, 1) == std::pair<std::int64_t, std::int64_t>(0, 2));   // to 1, from 7
+  CHECK(off_node(0, -1) == std::pair<std::int64_t, std::int64_t>(2, 0));  // to 7, from 1
+  CHECK(off_node(2, 4) == std::pair<std::int64_t, std::int64_t>(2, 2));   // to 6, from 6
 }
 
 TEST_CASE("indivisible payloads are split by elements", "[cost]") {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr GemmCosts kCosts{.start = Seconds(5e-6),
                            .rate = FlopsPerSecond(500e12),
-                           .inner_overhead = Elements(100),
+                           .inner_overhead = 100,
                            .bandwidth = BytesPerSecond(2e12),
                            .fp32_accumulation = 1.25};
 

@@ -161,7 +161,7 @@ TEST_CASE("time: busy seconds by kind and component", "[engine]") {
 TEST_CASE("time: a collective over several tensors is one call", "[engine]") {
   Draft draft;
   Machine slow_start = machine();
-  slow_start.costs.collectives.all_gather.start = Seconds(1);
+  slow_start.costs.collectives.all_gather->start = Seconds(1);
   TensorSpec spec = resident("x", {{1, "B"}, {100, "S"}});
   spec.type = ElementType::fp8;
   const std::array out{write(draft.builder.declare(spec)), write(draft.builder.declare(spec))};

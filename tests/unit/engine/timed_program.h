@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "sim/engine/analytic.h"
@@ -20,16 +21,19 @@ inline Machine machine() {
   result.gpus_per_node = 8;
   result.nic_rate = rate;
   result.costs.streaming_multiprocessors = 1;
-  result.costs.gemm.rate = FlopsPerSecond(kBytesPerSecond);
-  result.costs.gemm.bandwidth = instant;
+  result.costs.kernel_launch = Seconds(0);
+  result.costs.gemm.emplace();
+  result.costs.gemm->rate = FlopsPerSecond(kBytesPerSecond);
+  result.costs.gemm->bandwidth = instant;
   result.costs.pointwise.memory_peak = rate;
   result.costs.pointwise.efficiency.fill(1.0);
-  for (cost::NodeCollectiveCosts* costs : {&result.costs.collectives.all_to_all,
-                                           &result.costs.collectives.all_gather,
-                                           &result.costs.collectives.reduce_scatter,
-                                           &result.costs.collectives.all_reduce}) {
-    costs->link_rate = rate;
-    costs->local_rate = instant;
+  for (std::optional<cost::NodeCollectiveCosts>* costs : {&result.costs.collectives.all_to_all,
+                                                          &result.costs.collectives.all_gather,
+                                                          &result.costs.collectives.reduce_scatter,
+                                                          &result.costs.collectives.all_reduce}) {
+    costs->emplace();
+    (*costs)->link_rate = rate;
+    (*costs)->local_rate = instant;
   }
   return result;
 }
