@@ -1,8 +1,8 @@
 // The event reader: a discrete-event clock over the streams of many ranks.
 //
-// Streams run their tasks in the order of issue. A task starts when its streams are free and what
-// it waits for has ended; a collective when all ranks of its group have come to it. Ranks that
-// behave alike are folded into one class, which is simulated once.
+// Streams run their tasks in the order of issue. A task starts when its streams are free, what it
+// waits for has ended and the host has launched it; a collective when all ranks of its group have
+// come to it. Ranks that behave alike are folded into one class, which is simulated once.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,22 @@
 
 #include "sim/engine/analytic.h"
 #include "sim/engine/event/schedule.h"
+#include "sim/engine/event/variation.h"
 #include "sim/ledger/ledger.h"
 #include "sim/program/program.h"
 
 namespace trireme::engine {
 
-/// A rank whose kernels take longer than the others' by a factor.
-struct Straggler {
-  std::int64_t rank = 0;
-  double factor = 1;
-};
-
 struct EventOptions {
-  std::vector<Straggler> stragglers;
-  /// Relative standard deviation of every kernel's time, log-normal, independent by rank and task;
-  /// 0 for none. Numbers are counters of (seed, rank, task): order and threads cannot change them.
-  double jitter = 0;
-  std::uint64_t seed = 0;
+  Variation variation;
   /// Simulate every rank, also those that behave alike.
   bool unfolded = false;
+  /// Collectives that are in flight at once share links; without it each runs as if it were alone.
+  bool contention = true;
+  /// Kernels and collectives beside each other slow down, where the profile says by how much.
+  bool interference = true;
+  /// What an operation's seconds are multiplied with, by OpId; empty for 1.
+  std::vector<double> op_factors;
 };
 
 /// One task that ran: `rank` is the class's first rank.
@@ -48,17 +45,24 @@ struct EventResult {
   std::int64_t rank = 0;
   std::int64_t classes = 0;  // of ranks that were simulated
   std::uint64_t events = 0;
+  std::vector<Seconds> busy_of_stream;  // by StreamSlot, of the same rank
 };
+
+/// Seconds of every operation, by OpId; empty when the machine's profile does not know a kernel.
+[[nodiscard]] std::optional<std::vector<Seconds>> op_times(const program::Program& program,
+                                                           const Machine& machine);
 
 /// Runs a step on `program.mesh().ranks()` ranks. Empty when a kernel's seconds are unknown.
 /// Simultaneous events are handled in the order in which they were scheduled, which is that of
 /// ranks and streams.
 ///
-/// EQ event-task-start: s = max(end of the stream's task before, ends of the tasks waited for),
-///   of a collective the largest over its group
-///   s  start of a task  [seconds]
+/// EQ event-task-start: s = max(end of the stream's task before, ends of the tasks waited for,
+///   n L), of a collective the largest over the ranks that meet in it
+///   s  start of a task                                                        [seconds]
+///   n  tasks that the host has launched before it                             [1]
+///   L  kernel_launch: the host issues one task after the other and runs ahead [seconds]
 /// Source: derived, docs/decisions/0001-step-program.md
-/// Valid:  collectives in closed form: nothing contends for a link
+/// Valid:  a host that nothing makes wait; tasks without seconds are not launched
 /// Tests:  tests/unit/engine/event_test.cpp, tests/property/event_test.cpp
 [[nodiscard]] std::optional<EventResult> simulate(const Schedule& schedule,
                                                   const Machine& machine,

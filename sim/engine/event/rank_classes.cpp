@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "sim/engine/event/schedule.h"
+
 namespace trireme::engine {
 
 using program::AxisMask;
@@ -11,10 +13,11 @@ using program::Mesh;
 
 namespace {
 
-std::vector<AxisMask> groups_of(const program::Program& program) {
+/// The groups of the program's collectives: of those in which all ranks meet, or ring neighbours.
+std::vector<AxisMask> groups_of(const program::Program& program, bool neighbours) {
   std::vector<AxisMask> groups;
   for (const program::Op& op : program.ops()) {
-    if (op.function == program::Function::collective &&
+    if (op.function == program::Function::collective && meets_neighbours(op) == neighbours &&
         std::find(groups.begin(), groups.end(), op.group) == groups.end()) {
       groups.push_back(op.group);
     }
@@ -63,11 +66,44 @@ std::vector<std::uint32_t> group_colours(const Mesh& mesh,
   return result;
 }
 
+/// Gives every rank the classes of its ring neighbours.
+std::vector<std::uint32_t> neighbour_colours(const Mesh& mesh,
+                                             AxisMask group,
+                                             std::span<const std::uint32_t> colour) {
+  Numbering<std::pair<std::uint32_t, std::uint32_t>> numbering;
+  std::vector<std::uint32_t> result(colour.size());
+  for (std::size_t i = 0; i < colour.size(); ++i) {
+    const auto colour_of = [&](std::int64_t step) {
+      const auto rank = static_cast<std::int64_t>(i);
+      return colour[static_cast<std::size_t>(ring_neighbour(mesh, group, rank, step))];
+    };
+    result[i] = numbering({colour_of(-1), colour_of(1)});
+  }
+  return result;
+}
+
 }  // namespace
+
+std::int64_t ring_neighbour(const Mesh& mesh,
+                            AxisMask group,
+                            std::int64_t rank,
+                            std::int64_t step) {
+  const std::int64_t ranks = mesh.group_size(group);
+  std::int64_t place = (mesh.position(rank, group) + step % ranks + ranks) % ranks;
+  std::int64_t neighbour = rank;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if ((group & program::axis_bit(axis)) != 0) {
+      neighbour += (place % mesh.size(axis) - mesh.coordinate(rank, axis)) * mesh.stride(axis);
+      place /= mesh.size(axis);
+    }
+  }
+  return neighbour;
+}
 
 RankClasses fold_ranks(const program::Program& program, std::span<const std::uint32_t> own) {
   const Mesh& mesh = program.mesh();
-  const std::vector<AxisMask> groups = groups_of(program);
+  const std::vector<AxisMask> groups = groups_of(program, false);
+  const std::vector<AxisMask> rings = groups_of(program, true);
   std::vector<std::uint32_t> colour(own.begin(), own.end());
   std::size_t classes = 0;
   for (;;) {
@@ -75,11 +111,16 @@ RankClasses fold_ranks(const program::Program& program, std::span<const std::uin
     for (std::size_t rank = 0; rank < colour.size(); ++rank) {
       signature[rank].push_back(colour[rank]);
     }
-    for (const AxisMask group : groups) {
-      const std::vector<std::uint32_t> colours = group_colours(mesh, group, colour);
+    const auto add = [&](const std::vector<std::uint32_t>& colours) {
       for (std::size_t rank = 0; rank < colour.size(); ++rank) {
         signature[rank].push_back(colours[rank]);
       }
+    };
+    for (const AxisMask group : groups) {
+      add(group_colours(mesh, group, colour));
+    }
+    for (const AxisMask ring : rings) {
+      add(neighbour_colours(mesh, ring, colour));
     }
     Numbering<std::vector<std::uint32_t>> numbering;
     for (std::size_t rank = 0; rank < colour.size(); ++rank) {

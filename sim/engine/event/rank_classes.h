@@ -14,8 +14,15 @@ struct RankClasses {
   std::vector<std::int64_t> first_rank;  // of each class, ascending
 };
 
+/// The rank `step` places further on the ring of a group's ranks, in the order of their positions.
+[[nodiscard]] std::int64_t ring_neighbour(const program::Mesh& mesh,
+                                          program::AxisMask group,
+                                          std::int64_t rank,
+                                          std::int64_t step);
+
 /// The coarsest partition in which ranks of one class have the same `own` property and, for each
-/// group that a collective of the program runs over, group members of the same classes.
+/// group that a collective of the program runs over, group members of the same classes; where ring
+/// neighbours meet, also neighbours of the same classes.
 [[nodiscard]] RankClasses fold_ranks(const program::Program& program,
                                      std::span<const std::uint32_t> own);
 

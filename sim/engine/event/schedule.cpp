@@ -71,6 +71,7 @@ class Schedule::Unroller {
     if (slot == kNoSlot) {
       slot = static_cast<StreamSlot>(schedule_.stream_of_slot_.size());
       schedule_.stream_of_slot_.push_back(stream);
+      schedule_.group_of_slot_.push_back(0);
       schedule_.tasks_of_slot_.emplace_back();
     }
     return slot;
@@ -117,6 +118,13 @@ class Schedule::Unroller {
       }
     }
     task.waits = static_cast<std::uint16_t>(schedule_.waits_.size() - task.first_wait);
+    for (std::size_t i = task.first_wait; i < schedule_.waits_.size(); ++i) {
+      const Wait& wait = schedule_.waits_[i];
+      schedule_.tasks_[schedule_.tasks_of_slot_[wait.slot][wait.ordinal]].wakes |= 1U << task.slot;
+    }
+    if (op.function == program::Function::collective && task.slot != kComputeSlot) {
+      schedule_.group_of_slot_[task.slot] = op.group;
+    }
     for (const Operand& operand : program_.operands(op)) {
       LastTouch& last = touched_[instance(operand)];
       if (operand.access == Access::read) {

@@ -24,6 +24,7 @@ struct Task {
   bool also_compute = false;
   std::uint16_t waits = 0;
   std::uint32_t first_wait = 0;  // range of Schedule::waits
+  std::uint32_t wakes = 0;       // streams, bit by slot, with a task that waits for this one
   std::array<std::int32_t, program::kIndexCount> indices{};
 };
 
@@ -32,6 +33,11 @@ struct Wait {
   StreamSlot slot = kComputeSlot;
   std::uint32_t ordinal = 0;
 };
+
+/// Whether a rank meets its ring neighbours only, not its whole group: in a hop of a ring exchange.
+[[nodiscard]] inline bool meets_neighbours(const program::Op& op) {
+  return op.function == program::Function::collective && op.collective == CollectiveKind::send_recv;
+}
 
 /// Every rank of a class runs the same schedule: it is unrolled once.
 class Schedule {
@@ -47,12 +53,19 @@ class Schedule {
   [[nodiscard]] const Task& task(TaskId id) const { return tasks_[id]; }
 
   [[nodiscard]] std::span<const Wait> waits(const Task& task) const {
-    return std::span(waits_).subspan(task.first_wait, task.waits);
+    return waits(task.first_wait, task.waits);
+  }
+
+  [[nodiscard]] std::span<const Wait> waits(std::uint32_t first, std::uint32_t count) const {
+    return {waits_.data() + first, count};
   }
 
   [[nodiscard]] StreamSlot slots() const { return static_cast<StreamSlot>(stream_of_slot_.size()); }
 
   [[nodiscard]] program::Stream stream(StreamSlot slot) const { return stream_of_slot_[slot]; }
+
+  /// The group of the collectives on a stream; none for compute and host copies.
+  [[nodiscard]] program::AxisMask group_of(StreamSlot slot) const { return group_of_slot_[slot]; }
 
   /// The tasks that occupy a stream, in order.
   [[nodiscard]] std::span<const TaskId> tasks_of(StreamSlot slot) const {
@@ -66,6 +79,7 @@ class Schedule {
   std::vector<Task> tasks_;
   std::vector<Wait> waits_;
   std::vector<program::Stream> stream_of_slot_;
+  std::vector<program::AxisMask> group_of_slot_;
   std::vector<std::vector<TaskId>> tasks_of_slot_;
 };
 

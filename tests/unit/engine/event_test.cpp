@@ -78,7 +78,7 @@ TEST_CASE("event: a collective waits for the slowest of its group", "[engine]") 
   draft.kernel(20);
   const Program program = draft.close();
   EventOptions options;
-  options.stragglers = {{1, 2.0}};
+  options.variation.stragglers = {{1, 2.0, {}}};
   const EventResult result = simulated(program, options);
   // 2 x 30, the gather 50, 2 x 20 on the slow rank.
   CHECK(result.time.step.value() * kBytesPerSecond == Approx(60 + 50 + 40).epsilon(1e-12));

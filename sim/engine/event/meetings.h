@@ -1,0 +1,72 @@
+// Who meets whom in the collectives of a schedule.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "sim/engine/event/rank_classes.h"
+#include "sim/engine/event/schedule.h"
+
+namespace trireme::engine {
+
+inline constexpr std::uint32_t kNoMeeting = std::numeric_limits<std::uint32_t>::max();
+
+/// The classes of ranks that meet in the collectives of each communicator. Groups whose ranks are
+/// of the same classes are one meeting.
+class Meetings {
+ public:
+  Meetings(const Schedule& schedule, const RankClasses& classes);
+
+  [[nodiscard]] std::uint32_t size() const {
+    return static_cast<std::uint32_t>(first_member_.size() - 1);
+  }
+
+  /// The meeting of a class on a communicator's stream; kNoMeeting on other streams.
+  [[nodiscard]] std::uint32_t of(std::uint32_t who, StreamSlot slot) const {
+    return meeting_of_[who * slots_ + slot];
+  }
+
+  /// Ascending, each once.
+  [[nodiscard]] std::span<const std::uint32_t> members(std::uint32_t meeting) const {
+    return std::span(members_).subspan(first_member_[meeting],
+                                       first_member_[meeting + 1] - first_member_[meeting]);
+  }
+
+  /// The classes whose ring neighbour on a communicator, or who itself, a class is: those that a
+  /// hop of it lets go on.
+  [[nodiscard]] std::span<const std::uint32_t> neighbours(std::uint32_t who,
+                                                          StreamSlot slot) const {
+    const std::size_t stream = who * slots_ + slot;
+    return std::span(neighbours_)
+        .subspan(first_neighbour_[stream], first_neighbour_[stream + 1] - first_neighbour_[stream]);
+  }
+
+  /// Of how many classes a class and its ring neighbours are.
+  [[nodiscard]] std::uint8_t ring_partners(std::uint32_t who, StreamSlot slot) const {
+    return ring_partners_[who * slots_ + slot];
+  }
+
+ private:
+  void meet(StreamSlot slot,
+            program::AxisMask group,
+            const RankClasses& classes,
+            const program::Mesh& mesh);
+  /// Adds every class to the lists of its ring partners.
+  void find_partners(StreamSlot slot,
+                     program::AxisMask group,
+                     const RankClasses& classes,
+                     const program::Mesh& mesh,
+                     std::vector<std::vector<std::uint32_t>>& lets_go_on);
+
+  std::size_t slots_;
+  std::vector<std::uint32_t> meeting_of_;
+  std::vector<std::uint32_t> first_member_{0};
+  std::vector<std::uint32_t> members_;
+  std::vector<std::uint32_t> first_neighbour_;
+  std::vector<std::uint32_t> neighbours_;
+  std::vector<std::uint8_t> ring_partners_;
+};
+
+}  // namespace trireme::engine

@@ -1,0 +1,282 @@
+#include "sim/engine/event/simulation.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "sim/engine/time_booking.h"
+
+namespace trireme::engine {
+
+using program::Function;
+using program::Op;
+using program::Program;
+
+Simulation::Simulation(const Schedule& schedule,
+                       const Machine& machine,
+                       const std::vector<Seconds>& seconds_of_op,
+                       const EventOptions& options,
+                       const TaskObserver& observer)
+    : schedule_(schedule),
+      options_(options),
+      observer_(observer),
+      factors_(options.variation, schedule.program().mesh().ranks()),
+      slot_bits_(static_cast<std::uint32_t>(std::bit_width(schedule.slots() - 1U))),
+      slots_(schedule.slots()) {
+  fold();
+  const std::optional<Seconds> launch = machine.costs.kernel_launch;
+  unroll(seconds_of_op, launch.value_or(Seconds(0)));
+  const std::size_t classes = classes_.first_rank.size();
+  streams_.resize(classes << slot_bits_);
+  hops_.resize(streams_.size());
+  meetings_.resize(who_meets_->size());
+  idle_.resize(classes);
+  last_.assign(classes, kLaunch);
+  end_.resize(classes);
+}
+
+void Simulation::fold() {
+  std::vector<std::uint32_t> own = factors_.kinds();
+  if (options_.unfolded) {
+    std::iota(own.begin(), own.end(), 0U);
+  }
+  classes_ = fold_ranks(schedule_.program(), own);
+  factors_.select(classes_.first_rank);
+  who_meets_.emplace(schedule_, classes_);
+}
+
+void Simulation::unroll(const std::vector<Seconds>& seconds_of_op, Seconds launch) {
+  steps_.reserve(schedule_.tasks().size());
+  Seconds launched;
+  for (const Task& task : schedule_.tasks()) {
+    const Op& op = schedule_.program().op(task.op);
+    Step step;
+    step.seconds = seconds_of_op[task.op];
+    step.launched = launched;
+    step.wakes = task.wakes;
+    step.first_wait = task.first_wait;
+    step.waits = task.waits;
+    step.slot = task.slot;
+    step.also_compute = task.also_compute;
+    step.component = op.component;
+    if (op.function == Function::collective) {
+      step.kind = meets_neighbours(op) ? Step::Kind::hop : Step::Kind::collective;
+    }
+    if (step.seconds > Seconds(0)) {
+      launched += launch;
+    }
+    steps_.push_back(step);
+  }
+}
+
+EventResult Simulation::run() {
+  for (std::uint32_t who = 0; who < classes_.first_rank.size(); ++who) {
+    start_what_can(who, (1U << slots_) - 1U, kLaunch);
+  }
+  while (!queue_.empty()) {
+    now_ = queue_.time();
+    handle(queue_.pop());
+    ++result_.events;
+  }
+  return conclude();
+}
+
+void Simulation::handle(const Event& event) {
+  const auto streams = static_cast<std::uint32_t>(streams_.size());
+  if (event.entity < streams) {
+    const std::uint32_t who = event.entity >> slot_bits_;
+    start_what_can(who, finish(who, event.task, streams_[event.entity].since), event.task);
+    return;
+  }
+  const std::uint32_t place = event.entity - streams;
+  if (place >= meetings_.size()) {
+    const auto launched_on = static_cast<std::uint32_t>(place - meetings_.size());
+    const std::uint32_t who = launched_on >> slot_bits_;
+    start_what_can(who, 1U << (launched_on - (who << slot_bits_)), kLaunch);
+    return;
+  }
+  Meeting& meeting = meetings_[place];
+  std::uint32_t slots = 0;
+  for (const std::uint32_t member : who_meets_->members(place)) {
+    slots = finish(member, event.task, meeting.start);
+  }
+  for (const std::uint32_t member : who_meets_->members(place)) {
+    start_what_can(member, slots, event.task);
+  }
+}
+
+/// Starts the tasks at the heads of a rank's streams that can start, and what can after them.
+void Simulation::start_what_can(std::uint32_t who, std::uint32_t slots, TaskId cause) {
+  while (slots != 0) {
+    const auto slot = static_cast<StreamSlot>(std::countr_zero(slots));
+    slots &= slots - 1;
+    slots |= try_start(who, slot, cause);
+  }
+}
+
+/// Returns the streams to look at again: of a task that has ended at once.
+std::uint32_t Simulation::try_start(std::uint32_t who, StreamSlot slot, TaskId cause) {
+  const auto tasks = schedule_.tasks_of(slot);
+  Stream& own = streams_[stream(who, slot)];
+  if (own.busy || own.next >= tasks.size()) {
+    return 0;
+  }
+  const TaskId task = tasks[own.next];
+  const Step& step = steps_[task];
+  if (step.slot != slot) {
+    return 1U << step.slot;  // a blocking task is started from its own stream
+  }
+  if (step.also_compute) {
+    const Stream& compute = streams_[stream(who, kComputeSlot)];
+    const auto on_compute = schedule_.tasks_of(kComputeSlot);
+    if (compute.busy || on_compute[compute.next] != task) {
+      return 0;
+    }
+  }
+  if (!waits_are_over(who, step)) {
+    return 0;
+  }
+  if (now_ < step.launched) {
+    const auto launches = static_cast<std::uint32_t>(streams_.size() + meetings_.size());
+    queue_.push(step.launched, {launches + stream(who, slot), task});
+    return 0;
+  }
+  if (step.also_compute || slot == kComputeSlot) {
+    const Seconds idle = now_ - streams_[stream(who, kComputeSlot)].free;
+    if (idle > Seconds(0)) {
+      book_idle(who, cause, idle);
+    }
+  }
+  return start(who, task, step);
+}
+
+bool Simulation::waits_are_over(std::uint32_t who, const Step& step) const {
+  for (const Wait& wait : schedule_.waits(step.first_wait, step.waits)) {
+    if (streams_[stream(who, wait.slot)].next <= wait.ordinal) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::uint32_t Simulation::start(std::uint32_t who, TaskId task, const Step& step) {
+  Stream& own = streams_[stream(who, step.slot)];
+  own.busy = true;
+  own.since = now_;
+  if (step.also_compute) {
+    streams_[stream(who, kComputeSlot)].busy = true;
+  }
+  switch (step.kind) {
+    case Step::Kind::collective:
+      meet(who, task, step);
+      return 0;
+    case Step::Kind::hop:
+      hop(who, task, step);
+      return 0;
+    case Step::Kind::kernel:
+      break;
+  }
+  if (step.seconds == Seconds(0)) {
+    return finish(who, task, now_);
+  }
+  queue_.push(now_ + factors_.of(who, step.component, task) * step.seconds,
+              {stream(who, step.slot), task});
+  return 0;
+}
+
+/// A rank comes to a collective; the last of its group starts it.
+void Simulation::meet(std::uint32_t who, TaskId task, const Step& step) {
+  const std::uint32_t place = who_meets_->of(who, step.slot);
+  Meeting& meeting = meetings_[place];
+  if (++meeting.arrived < who_meets_->members(place).size()) {
+    return;
+  }
+  meeting.arrived = 0;
+  meeting.start = now_;
+  queue_.push(now_ + step.seconds, {static_cast<std::uint32_t>(streams_.size()) + place, task});
+}
+
+/// A rank comes to a hop of a ring. A rank's hop starts when both its neighbours are ready for it
+/// too: one to send, the other to receive.
+void Simulation::hop(std::uint32_t who, TaskId task, const Step& step) {
+  const std::uint32_t parity = streams_[stream(who, step.slot)].next & 1U;
+  for (const std::uint32_t other : who_meets_->neighbours(who, step.slot)) {
+    std::uint8_t& arrived = hops_[stream(other, step.slot)].arrived[parity];
+    if (++arrived == who_meets_->ring_partners(other, step.slot)) {
+      arrived = 0;
+      queue_.push(now_ + step.seconds, {stream(other, step.slot), task});
+    }
+  }
+}
+
+/// Returns the streams on which a task may start now.
+std::uint32_t Simulation::finish(std::uint32_t who, TaskId task, Seconds started) {
+  const Step& step = steps_[task];
+  Stream& own = streams_[stream(who, step.slot)];
+  if (observer_) {
+    observer_({classes_.first_rank[who], task, started, now_});
+  }
+  own.busy = false;
+  ++own.next;
+  own.free = now_;
+  own.busy_seconds += now_ - started;
+  if (step.also_compute) {
+    Stream& compute = streams_[stream(who, kComputeSlot)];
+    compute.busy = false;
+    ++compute.next;
+    compute.free = now_;
+    book_idle(who, task, now_ - own.since);
+  }
+  end_[who] = now_;
+  last_[who] = task;
+  return step.wakes | (1U << step.slot) | (step.also_compute ? 1U << kComputeSlot : 0U);
+}
+
+/// Books seconds in which the compute stream stood still under what it waited for.
+void Simulation::book_idle(std::uint32_t who, TaskId cause, Seconds idle) {
+  Idle& account = idle_[who];
+  if (cause == kLaunch) {
+    account.launch += idle;
+    return;
+  }
+  const Op& op = op_of(cause);
+  if (op.function == Function::collective) {
+    account.collective[ledger::index(op.collective)] += idle;
+  } else {
+    account.host_copy += idle;
+  }
+}
+
+EventResult Simulation::conclude() {
+  for (std::uint32_t who = 0; who < classes_.first_rank.size(); ++who) {
+    for (StreamSlot slot = 0; slot < slots_; ++slot) {
+      ensure(streams_[stream(who, slot)].next == schedule_.tasks_of(slot).size(),
+             "event: a task never started");
+    }
+  }
+  const auto last = std::max_element(end_.begin(), end_.end());
+  const auto who = static_cast<std::uint32_t>(last - end_.begin());
+  result_.rank = classes_.first_rank[who];
+  result_.classes = static_cast<std::int64_t>(classes_.first_rank.size());
+  for (StreamSlot slot = 0; slot < slots_; ++slot) {
+    result_.busy_of_stream.push_back(streams_[stream(who, slot)].busy_seconds);
+  }
+  ledger::TimeLedger& time = result_.time;
+  time.step = *last;
+  const Seconds tail = time.step - streams_[stream(who, kComputeSlot)].free;
+  if (tail > Seconds(0)) {
+    book_idle(who, last_[who], tail);
+  }
+  for (TaskId task = 0; task < steps_.size(); ++task) {
+    const Step& step = steps_[task];
+    const double factor =
+        step.kind == Step::Kind::kernel ? factors_.of(who, step.component, task) : 1.0;
+    book_time(time, op_of(task), factor * step.seconds);
+  }
+  for (std::size_t i = 0; i < time.busy_by_collective.size(); ++i) {
+    time.exposed_communication += idle_[who].collective[i];
+  }
+  return result_;
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,120 @@
+// One run of the event reader (event.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/engine/event/event.h"
+#include "sim/engine/event/event_queue.h"
+#include "sim/engine/event/meetings.h"
+#include "sim/engine/event/rank_classes.h"
+#include "sim/engine/event/schedule.h"
+#include "sim/engine/event/variation.h"
+
+namespace trireme::engine {
+
+class Simulation {
+ public:
+  /// `seconds_of_op`: of every operation, by OpId. All arguments must outlive the simulation.
+  Simulation(const Schedule& schedule,
+             const Machine& machine,
+             const std::vector<Seconds>& seconds_of_op,
+             const EventOptions& options,
+             const TaskObserver& observer);
+
+  [[nodiscard]] EventResult run();
+
+ private:
+  /// What a task is to the clock.
+  struct Step {
+    enum class Kind : std::uint8_t { kernel, collective, hop };
+
+    Seconds seconds;
+    Seconds launched;  // when the host has issued it
+    std::uint32_t wakes = 0;
+    std::uint32_t first_wait = 0;
+    std::uint16_t waits = 0;
+    StreamSlot slot = kComputeSlot;
+    bool also_compute = false;
+    Kind kind = Kind::kernel;
+    Component component = Component::attention;
+  };
+
+  /// One stream of one class of ranks.
+  struct Stream {
+    std::uint32_t next = 0;  // tasks that have ended
+    bool busy = false;
+    Seconds since;  // when the task under way started; of a collective, when its rank came to it
+    Seconds free;   // when the last task ended
+    Seconds busy_seconds;
+  };
+
+  struct Meeting {
+    std::uint32_t arrived = 0;
+    Seconds start;
+  };
+
+  /// Arrivals at a rank's hop and at the next one, by parity of the task's place on its stream: a
+  /// neighbour may be one hop ahead, not more.
+  struct Hop {
+    std::array<std::uint8_t, 2> arrived{};
+  };
+
+  /// Why the compute stream of one class stood still.
+  struct Idle {
+    ledger::PerCollective<Seconds> collective{};
+    Seconds host_copy;
+    Seconds launch;
+  };
+
+  struct Event {
+    std::uint32_t entity = 0;  // a stream, a meeting, or a stream that the host launches on
+    TaskId task = 0;
+  };
+
+  /// The op of a cause that is the host's launch.
+  static constexpr TaskId kLaunch = 0xffffffff;
+
+  void fold();
+  void unroll(const std::vector<Seconds>& seconds_of_op, Seconds launch);
+
+  [[nodiscard]] std::uint32_t stream(std::uint32_t who, StreamSlot slot) const {
+    return (who << slot_bits_) | slot;
+  }
+
+  [[nodiscard]] const program::Op& op_of(TaskId task) const {
+    return schedule_.program().op(schedule_.task(task).op);
+  }
+
+  void handle(const Event& event);
+  void start_what_can(std::uint32_t who, std::uint32_t slots, TaskId cause);
+  std::uint32_t try_start(std::uint32_t who, StreamSlot slot, TaskId cause);
+  std::uint32_t start(std::uint32_t who, TaskId task, const Step& step);
+  void meet(std::uint32_t who, TaskId task, const Step& step);
+  void hop(std::uint32_t who, TaskId task, const Step& step);
+  std::uint32_t finish(std::uint32_t who, TaskId task, Seconds started);
+  void book_idle(std::uint32_t who, TaskId cause, Seconds idle);
+  [[nodiscard]] bool waits_are_over(std::uint32_t who, const Step& step) const;
+  EventResult conclude();
+
+  const Schedule& schedule_;
+  const EventOptions& options_;
+  const TaskObserver& observer_;
+  KernelFactors factors_;
+  RankClasses classes_;
+  std::optional<Meetings> who_meets_;
+  std::uint32_t slot_bits_ = 0;
+  std::uint32_t slots_ = 0;
+  std::vector<Step> steps_;        // by TaskId
+  std::vector<Stream> streams_;    // by class and slot
+  std::vector<Meeting> meetings_;  // by number in who_meets_
+  std::vector<Hop> hops_;          // by class and slot
+  std::vector<Idle> idle_;         // by class
+  std::vector<TaskId> last_;       // by class: the task that ended last
+  std::vector<Seconds> end_;       // by class
+  EventQueue<Event> queue_;
+  Seconds now_;
+  EventResult result_;
+};
+
+}  // namespace trireme::engine
