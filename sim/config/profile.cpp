@@ -431,6 +431,34 @@ cost::ResidualTables read_residuals(const MapReader& root) {
           .send_recv = read_residuals_of(map, "send_recv")};
 }
 
+/// A fraction that something loses: below 1, so that something is left.
+double parse_loss(std::string_view text) {
+  const double value = parse_non_negative_number(text);
+  if (value >= 1) {
+    throw BadText(in_quotes(text) + " is not a part that is lost",
+                  "accepted: a fraction from 0 to below 1");
+  }
+  return value;
+}
+
+std::optional<cost::InterferenceCosts> read_interference(const MapReader& root,
+                                                         const CoefficientReader& coefficient) {
+  if (root.find("interference") == nullptr) {
+    return std::nullopt;
+  }
+  const MapReader map = form_map(root, "interference", "I1", {"channels", "memory", "collective"});
+  cost::InterferenceCosts costs;
+  costs.channels = coefficient(map, "channels", parse_count);
+  costs.memory = coefficient(map, "memory", parse_loss);
+  costs.collective = coefficient(map, "collective", parse_loss);
+  if (root.find("streaming_multiprocessors") == nullptr) {
+    refuse(map.where(),
+           "interference: the profile does not state streaming_multiprocessors",
+           "add streaming_multiprocessors: {value: 132, source: datasheet}");
+  }
+  return costs;
+}
+
 }  // namespace
 
 ProfileSpec read_profile(const Node& root, const std::string& name) {
@@ -446,6 +474,7 @@ ProfileSpec read_profile(const Node& root, const std::string& name) {
                         "pointwise",
                         "collectives",
                         "multi_node",
+                        "interference",
                         "residuals"});
   file.required("version", count_between(1, 1));
   ProfileSpec profile;
@@ -467,6 +496,7 @@ ProfileSpec read_profile(const Node& root, const std::string& name) {
   costs.pointwise = read_pointwise(file, coefficient);
   costs.collectives = read_collectives(file, coefficient);
   costs.multi_node = read_multi_node(file, coefficient);
+  costs.interference = read_interference(file, coefficient);
   costs.residuals = read_residuals(file);
   return profile;
 }

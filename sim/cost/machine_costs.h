@@ -148,6 +148,13 @@ struct MultiNodeCosts {
   std::optional<MultiNodeSendRecvCosts> send_recv;
 };
 
+/// What kernels and collectives beside each other on a GPU take from each other (interference.h).
+struct InterferenceCosts {
+  std::int64_t channels = 0;  // multiprocessors that a collective in flight holds
+  double memory = 0;          // part of the memory's rate that a collective in flight takes
+  double collective = 0;      // part of its rate that a collective loses beside a kernel
+};
+
 /// What is absent was not measured, and the seconds that would need it are unknown.
 struct MachineCosts {
   std::optional<std::int64_t> streaming_multiprocessors;
@@ -157,6 +164,7 @@ struct MachineCosts {
   PointwiseCosts pointwise;
   CollectiveCosts collectives;
   MultiNodeCosts multi_node;
+  std::optional<InterferenceCosts> interference;  // absent: not modelled
   ResidualTables residuals;
 };
 

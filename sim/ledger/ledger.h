@@ -108,8 +108,14 @@ struct FlopLedger {
 /// Seconds of one rank in a step.
 struct TimeLedger {
   Seconds step;
-  /// Time in which the compute stream waits for communication.
+  /// Time in which the compute stream waits for communication, and by what it waits for. The event
+  /// reader books all of what follows, the analytic one the sum alone: then step =
+  /// exposed_communication + exposed_host_copy + exposed_launch + compute_busy.
   Seconds exposed_communication;
+  PerCollective<Seconds> exposed_by_collective{};
+  Seconds exposed_host_copy;
+  Seconds exposed_launch;  // the host has not issued what comes next
+  Seconds compute_busy;    // of kernels, with what they lose to collectives beside them
   PerComponent<Seconds> busy_by_component{};
   PerCollective<Seconds> busy_by_collective{};
   Seconds attention;

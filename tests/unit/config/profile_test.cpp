@@ -102,6 +102,28 @@ TEST_CASE("samples are read where they are known", "[config]") {
   CHECK(read_text(text).coefficients.front().samples == 180);
 }
 
+TEST_CASE("what kernels and collectives lose to each other is read where it is known", "[config]") {
+  const std::string head =
+      "version: 1\n"
+      "device: {gpu: h100-sxm}\n";
+  const std::string multiprocessors =
+      "streaming_multiprocessors: {value: 132, source: datasheet}\n";
+  const std::string interference =
+      "interference:\n"
+      "  form: I1\n"
+      "  channels: {value: 32, source: nccl}\n"
+      "  memory: {value: 0.16, spread: [0, 0.29], source: lee2025-overlap}\n"
+      "  collective: {value: 0.1, source: measured}\n";
+  const auto read = read_text(head + multiprocessors + interference).costs.interference;
+  REQUIRE(read.has_value());
+  CHECK(read->channels == 32);
+  CHECK(read->memory == 0.16);
+  CHECK(read->collective == 0.1);
+  CHECK_FALSE(read_text(head + multiprocessors).costs.interference.has_value());
+  CHECK_THROWS_WITH(read_text(head + interference),
+                    Catch::Contains("does not state streaming_multiprocessors"));
+}
+
 TEST_CASE("what was not measured may be left out", "[config]") {
   const ProfileSpec profile = read_text(
       "version: 1\n"
