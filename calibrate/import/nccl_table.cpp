@@ -443,7 +443,7 @@ class Judge {
       method += ' ' + row.reduction;
     }
     const auto add = [&](const NcclTiming& timing, const std::string& by) {
-      const Seconds time(timing.time_us.value / 1e6);
+      const Seconds time(with_moved_point(timing.time_us.value, -6));
       log_.measurements.push_back({CollectivePoint{.collective = *collective.kind,
                                                    .method = by,
                                                    .ranks = ranks.all,

@@ -11,6 +11,7 @@
 #include "calibrate/import/nccl_collective.h"
 #include "calibrate/import/nccl_table.h"
 #include "calibrate/import/nccl_tests.h"
+#include "calibrate/import/text_place.h"
 #include "sim/core/printable.h"
 
 namespace trireme::calibrate {
@@ -25,18 +26,6 @@ constexpr int kPrintedDecimals = 6;  // nccl-tests writes "%lf"
 
 [[noreturn]] void refuse_document(const std::string& file, std::string message, std::string hint) {
   throw Error(ErrorKind::input, SourceLocation{.file = file}, std::move(message), std::move(hint));
-}
-
-/// The place of a byte, 1-based.
-SourceLocation place_of_byte(const std::string& file, std::string_view text, std::size_t byte) {
-  const std::string_view before = text.substr(0, std::min(byte, text.size()));
-  const std::size_t line_start = before.find_last_of('\n') + 1;
-  const std::string_view rest = text.substr(line_start);
-  constexpr std::size_t kShown = 200;
-  return {.file = file,
-          .line = 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
-          .column = 1 + static_cast<int>(utf8_count(before.substr(line_start))),
-          .source_line = std::string(rest.substr(0, std::min(rest.find('\n'), kShown)))};
 }
 
 Json parse(std::string_view text, const std::string& file) {

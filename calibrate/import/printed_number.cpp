@@ -1,10 +1,14 @@
 #include "calibrate/import/printed_number.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <system_error>
+
+#include <fmt/format.h>
 
 namespace trireme::calibrate {
 
@@ -76,6 +80,21 @@ std::optional<PrintedNumber> parse_printed_number(std::string_view text) {
 
 PrintedNumber printed_with_decimals(double value, int decimals) {
   return around(value, 0.5 * std::pow(10.0, -decimals));
+}
+
+double with_moved_point(double value, int exponent) {
+  std::array<char, 64> shortest{};
+  const auto written = std::to_chars(
+      shortest.data(), shortest.data() + shortest.size(), value, std::chars_format::scientific);
+  const std::string_view digits(shortest.data(), written.ptr);
+  const std::size_t mark = digits.find('e');
+  int own = 0;
+  const std::size_t sign = digits[mark + 1] == '+' ? 1 : 0;
+  std::from_chars(digits.data() + mark + 1 + sign, digits.data() + digits.size(), own);
+  const std::string moved = fmt::format("{}e{}", digits.substr(0, mark), own + exponent);
+  double result = 0;
+  std::from_chars(moved.data(), moved.data() + moved.size(), result);
+  return result;
 }
 
 }  // namespace trireme::calibrate

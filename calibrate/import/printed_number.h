@@ -32,4 +32,8 @@ struct PrintedNumber {
 /// A number that was printed with `decimals` digits behind the point.
 [[nodiscard]] PrintedNumber printed_with_decimals(double value, int decimals);
 
+/// value * 10^exponent as its shortest decimal text would be read with a moved point: 798.52 and -6
+/// give 0.00079852, which a division misses by a rounding.
+[[nodiscard]] double with_moved_point(double value, int exponent);
+
 }  // namespace trireme::calibrate
