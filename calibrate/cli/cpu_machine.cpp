@@ -1,0 +1,91 @@
+#include "calibrate/cli/cpu_machine.h"
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "calibrate/measurement/measurement_file.h"
+#include "sim/core/files.h"
+#include "sim/units/text.h"
+
+namespace trireme::calibrate {
+
+namespace {
+
+/// The best that was measured.
+struct Reached {
+  FlopsPerSecond flops;
+  BytesPerSecond memory;
+  BytesPerSecond link;
+};
+
+Reached reached_by(const MeasurementSet& set) {
+  Reached best;
+  for (const Measurement& row : set.measurements) {
+    const Seconds time = row.timing.median;
+    if (const auto* gemm = std::get_if<GemmPoint>(&row.point)) {
+      const Flops work(2.0 * static_cast<double>(gemm->m) * static_cast<double>(gemm->n) *
+                       static_cast<double>(gemm->k));
+      best.flops = std::max(best.flops, work / time);
+    } else if (const auto* kernel = std::get_if<MemoryBoundPoint>(&row.point)) {
+      best.memory = std::max(best.memory, kernel->moved / time);
+    } else if (const auto* copy = std::get_if<HostCopyPoint>(&row.point)) {
+      best.link = std::max(best.link, copy->amount / time);
+    }
+  }
+  return best;
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char character : text) {
+    result += character == '"' || character == '\\' ? std::string("\\") + character
+                                                    : std::string(1, character);
+  }
+  return result + '"';
+}
+
+}  // namespace
+
+void write_cpu_machine(const std::filesystem::path& folder, const Environment& environment) {
+  const Reached best = reached_by(read_measurements(folder, [](const std::string&) {}));
+  if (best.flops <= FlopsPerSecond(0) || best.memory <= BytesPerSecond(0) ||
+      best.link <= BytesPerSecond(0)) {
+    return;
+  }
+  const std::string source = quoted(fmt::format("the best measured, {}", environment.date));
+  const auto sourced = [&](const std::string& value, const std::string& from) {
+    return fmt::format("{{value: {}, source: {}}}", value, from);
+  };
+  const std::string link = sourced(to_text(best.link), source);
+  write_file_atomically(
+      folder / "cluster.yaml",
+      fmt::format(
+          "# A rank on a core in the place of a GPU: what `trireme verify --time` runs on.\n"
+          "# Bytes count as the program declares them, though numbers are executed in double\n"
+          "# precision; ranks exchange messages through memory.\n"
+          "version: 1\n"
+          "nodes: {}\n"
+          "node:\n"
+          "  gpus: {}\n"
+          "  gpu:\n"
+          "    name: {}\n"
+          "    memory_visible: {}\n"
+          "    peak_dense: {{bf16: {}}}\n"
+          "    memory_bandwidth: {}\n"
+          "    nvlink_one_direction: {}\n"
+          "  nic_per_gpu: {}\n"
+          "fabric: {{kind: rail_optimised}}\n",
+          environment.hosts,
+          environment.devices_per_host,
+          quoted(environment.device),
+          sourced(to_text(environment.device_memory), quoted("the system's memory")),
+          sourced(to_text(best.flops), source),
+          sourced(to_text(best.memory), source),
+          link,
+          link));
+}
+
+}  // namespace trireme::calibrate
