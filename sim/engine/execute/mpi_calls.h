@@ -16,6 +16,10 @@ class MpiCalls : public Transport {
   /// RankFailure with the name of the call when it is not complete within the limit for a message.
   virtual void complete(const char* call,
                         const std::function<int(MPI_Request* request)>& begin) = 0;
+
+  /// Runs a call of MPI that can only wait for the other ranks, such as MPI_Comm_split. When it
+  /// is not over within the limit for a message, the failure is reported and the process left.
+  virtual void run_blocking(const char* call, const std::function<int()>& body) = 0;
 };
 
 /// As run_mpi_rank, for a body that calls MPI itself.

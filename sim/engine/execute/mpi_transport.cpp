@@ -129,6 +129,7 @@ class Session final : public MpiCalls {
   void send(std::int64_t to, std::span<const double> message) override;
   void receive(std::int64_t from, std::span<double> message) override;
   void complete(const char* call, const std::function<int(MPI_Request* request)>& begin) override;
+  void run_blocking(const char* call, const std::function<int()>& body) override;
 
   /// Waits for all ranks and finalises MPI.
   void finish();
@@ -531,6 +532,21 @@ void Session::complete(const char* call, const std::function<int(MPI_Request* re
         return done != 0;
       },
       Patience::eager);
+}
+
+void Session::run_blocking(const char* call, const std::function<int()>& body) {
+  const std::lock_guard lock(mpi_);  // the watch stands still: a clock takes its place
+  const std::jthread clock([this, call](const std::stop_token& stop) {
+    if (sleep(stop, limits_.receive)) {
+      report_(RankFailure(rank_,
+                          fmt::format("rank {} has waited {} ms for all ranks in {}",
+                                      rank_,
+                                      limits_.receive.count(),
+                                      call)));
+      _exit(static_cast<int>(ExitCode::device));
+    }
+  });
+  check(body(), call);
 }
 
 /// Who is silent when this rank has waited for `from` in vain: the one at the end of the chain of
