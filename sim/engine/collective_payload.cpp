@@ -65,7 +65,7 @@ cost::CollectiveBytes collective_bytes(const Program& program,
     case CollectiveKind::all_to_all:
       return cost::all_to_all_bytes(payload, type, group, position);
     case CollectiveKind::send_recv:
-      return cost::ring_exchange_bytes(payload, type, group, position);
+      return cost::ring_hop_bytes(payload, type, group, position, op.shift);
   }
   return {};
 }

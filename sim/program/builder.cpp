@@ -27,6 +27,23 @@ AxisMask wide_axes(const Mesh& mesh, AxisMask group) {
   return wide == 0 ? group : wide;
 }
 
+bool same_shape(const Shape& a, const Shape& b) {
+  bool same = a.rank() == b.rank();
+  for (int dim = 0; same && dim < a.rank(); ++dim) {
+    same = a[dim].size == b[dim].size && std::string_view(a[dim].symbol) == b[dim].symbol;
+  }
+  return same;
+}
+
+/// Whether two tensors are declared alike, whatever was derived of them.
+bool same_declaration(const Tensor& a, const Tensor& b) {
+  return a.name == b.name && a.part == b.part && a.role == b.role && a.component == b.component &&
+         a.type == b.type && a.storage == b.storage && a.resident == b.resident &&
+         a.varies == b.varies && a.pad_multiple == b.pad_multiple && a.base == b.base &&
+         a.slice == b.slice && a.block == b.block && a.layout == b.layout &&
+         same_shape(a.shape, b.shape);
+}
+
 }  // namespace
 
 Builder::Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents) {
@@ -44,6 +61,12 @@ TensorId Builder::add(Tensor tensor) {
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     if (mesh.size(axis) == 1) {
       tensor.layout = tensor.layout.with(axis_bit(axis), Placement::replicate());
+    }
+  }
+  for (TensorId id = redeclared_.next; id < redeclared_.end; ++id) {
+    if (same_declaration(program_.tensors_[id], tensor)) {
+      redeclared_.next = static_cast<TensorId>(id + 1);
+      return id;
     }
   }
   const std::size_t id = program_.tensors_.size();
@@ -82,6 +105,7 @@ TensorId Builder::declare(const TensorSpec& spec) {
   tensor.pad_multiple = spec.pad_multiple;
   tensor.shape = spec.shape;
   tensor.layout = spec.layout;
+  tensor.block = spec.block;
   return add(tensor);
 }
 
@@ -120,6 +144,25 @@ TensorId Builder::declare_shard_of(TensorId base,
     shard.pad_multiple = 1;
   }
   return add(shard);
+}
+
+TensorId Builder::declare_block(TensorId base, AxisMask group, std::int64_t rotation) {
+  const Tensor& whole = tensor(base);
+  const std::int64_t ranks = mesh().group_size(group);
+  const std::int64_t tokens = local_extent(mesh(), whole, kSequenceDim);
+  if (whole.root != base || !whole.block.whole() || tokens % ranks != 0 ||
+      (whole.blocks != 1 && whole.blocks != ranks)) {
+    throw BuildError(fmt::format(
+        "tensor '{}': it cannot be cut into {} blocks of tokens", display_name(whole), ranks));
+  }
+  program_.tensors_[base].blocks = static_cast<std::int16_t>(ranks);
+  Tensor block = whole;
+  block.base = base;
+  block.storage = Storage::view;
+  block.slice = {.dim = kSequenceDim, .first = 0, .extent = tokens / ranks};
+  block.block = {group, static_cast<std::int16_t>((rotation % ranks + ranks) % ranks)};
+  block.shape = whole.shape.with(kSequenceDim, {whole.shape[kSequenceDim].size / ranks, "S'"});
+  return add(block);
 }
 
 TensorId Builder::declare_in_place(TensorId base, std::string_view part, const Layout& layout) {
@@ -205,11 +248,12 @@ Op& Builder::append(Function function, std::string_view label, std::span<const O
   return program_.ops_.back();
 }
 
-Op& Builder::emit_collective(CollectiveKind kind,
-                             std::string_view label,
-                             AxisMask group,
-                             std::span<const Operand> from,
-                             std::span<const Operand> to) {
+Op& Builder::append_collective(CollectiveKind kind,
+                               std::string_view label,
+                               AxisMask group,
+                               std::span<const Operand> from,
+                               std::span<const Operand> to,
+                               std::int64_t shift) {
   if (from.size() != to.size() || from.empty()) {
     throw BuildError(fmt::format("operation '{}': needs one output per input", label));
   }
@@ -224,6 +268,7 @@ Op& Builder::emit_collective(CollectiveKind kind,
   op.collective = kind;
   op.group = wide_axes(mesh(), group);
   op.stream = communicator_stream(op.group);
+  op.shift = static_cast<std::int16_t>(shift);
   const Layout in = tensor(from[0].ref.tensor).layout;
   const Layout out = tensor(to[0].ref.tensor).layout;
   for (int axis = 0; axis < mesh().axes(); ++axis) {
@@ -237,6 +282,35 @@ Op& Builder::emit_collective(CollectiveKind kind,
     }
   }
   check_operands(program_.mesh_, program_.tensors_, op, operands);
+  return op;
+}
+
+Op& Builder::emit_collective(CollectiveKind kind,
+                             std::string_view label,
+                             AxisMask group,
+                             std::span<const Operand> from,
+                             std::span<const Operand> to) {
+  return append_collective(kind, label, group, from, to, 1);
+}
+
+Op& Builder::emit_hop(std::string_view label,
+                      AxisMask group,
+                      Ref from,
+                      Ref to,
+                      std::int64_t shift,
+                      Completion completion) {
+  const std::int64_t ranks = mesh().group_size(group);
+  if (shift % ranks == 0 || shift <= -ranks || shift >= ranks) {
+    throw BuildError(
+        fmt::format("operation '{}': a hop of {} in a ring of {} reaches no other rank once",
+                    label,
+                    shift,
+                    ranks));
+  }
+  const std::array in{read(from)};
+  const std::array out{write(to)};
+  Op& op = append_collective(CollectiveKind::send_recv, label, group, in, out, shift);
+  op.blocking = completion == Completion::blocking;
   return op;
 }
 
@@ -261,6 +335,7 @@ TensorId Builder::declare_result(Ref like, std::string_view name, const Layout& 
   result.root = kNoTensor;
   result.base = kNoTensor;
   result.resident = false;
+  result.blocks = 1;
   result.layout = layout;
   return add(result);
 }

@@ -30,6 +30,7 @@ struct TensorSpec {
   Layout layout;
   bool resident = false;
   std::int16_t pad_multiple = 0;
+  Block block;
 };
 
 /// Whether the compute stream waits for a collective at once, or only where its result is needed.
@@ -60,6 +61,10 @@ class Builder {
   /// owns when it is sharded as `shard`: a slice in place, without communication.
   TensorId declare_shard_of(TensorId base, std::string_view part, AxisMask group, Placement shard);
 
+  /// Declares the block of `base` along the sequence that each rank of `group` holds at `rotation`
+  /// (see Block): a slice in place. `base` owns its memory and holds every token.
+  TensorId declare_block(TensorId base, AxisMask group, std::int64_t rotation);
+
   /// Declares what `base` becomes when an operation overwrites it under another layout or meaning.
   TensorId declare_in_place(TensorId base, std::string_view part, const Layout& layout);
 
@@ -83,6 +88,48 @@ class Builder {
       body();
       close_repeat();
     }
+  }
+
+  /// Whether iterations at the ends of a loop are emitted on their own, and which one `body` emits.
+  struct Ends {
+    bool first = false;
+    bool last = false;
+  };
+
+  /// As `repeat`, with the first and the last iteration emitted on their own where `peeled` says
+  /// so: `body(at)` learns which it emits. What it declares the same each time is one tensor, so
+  /// that memory of all iterations is listed together.
+  template <class Body>
+  void repeat_with_ends(Index index,
+                        std::int64_t first,
+                        std::int64_t step,
+                        std::int64_t count,
+                        Ends peeled,
+                        Body body) {
+    const TensorId begin = next_declaration();
+    TensorId end = begin;
+    const auto emit_some = [&](std::int64_t from, std::int64_t some, Ends at) {
+      repeat(index, first + from * step, step, some, [&] {
+        if (end == begin) {
+          body(at);
+          end = next_declaration();
+        } else {
+          const Redeclared outer = redeclared_;
+          redeclared_ = {begin, end};
+          body(at);
+          redeclared_ = outer;
+        }
+      });
+    };
+    if (count == 1 && (peeled.first || peeled.last)) {
+      emit_some(0, 1, peeled);
+      return;
+    }
+    const std::int64_t front = peeled.first ? 1 : 0;
+    const std::int64_t back = peeled.last ? 1 : 0;
+    emit_some(0, front, {true, false});
+    emit_some(front, count - front - back, {});
+    emit_some(count - back, back, {false, true});
   }
 
   /// As `repeat`, with the first `front` and the last `back` iterations emitted on their own:
@@ -148,6 +195,15 @@ class Builder {
   /// Splits `split_dim`, which is whole, and joins the dimension that is sharded over the group.
   Ref all_to_all(Ref from, AxisMask group, int split_dim, std::string_view result);
 
+  /// One hop around the ring of `group`: position p sends `from` to p + shift, and receives what
+  /// p - shift sends into `to`.
+  Op& emit_hop(std::string_view label,
+               AxisMask group,
+               Ref from,
+               Ref to,
+               std::int64_t shift = 1,
+               Completion completion = Completion::blocking);
+
   /// Keeps `held` alive up to here, as a framework does; `source` says which and where.
   void keep(std::initializer_list<Ref> held, std::string_view source);
 
@@ -159,13 +215,31 @@ class Builder {
   void close_repeat();
   TensorId add(Tensor tensor);
   Op& append(Function function, std::string_view label, std::span<const Operand> operands);
+  Op& append_collective(CollectiveKind kind,
+                        std::string_view label,
+                        AxisMask group,
+                        std::span<const Operand> from,
+                        std::span<const Operand> to,
+                        std::int64_t shift);
   /// Declares a tensor like `like` under another layout, as a collective's result.
   TensorId declare_result(Ref like, std::string_view name, const Layout& layout);
+
+  /// Tensors that a body emitted before may declare again: those from `next` on, in order.
+  struct Redeclared {
+    TensorId next = kNoTensor;
+    TensorId end = kNoTensor;
+  };
+
+  [[nodiscard]] TensorId next_declaration() const {
+    return redeclared_.next == kNoTensor ? static_cast<TensorId>(program_.tensors_.size())
+                                         : redeclared_.next;
+  }
 
   Program program_;
   std::array<std::uint32_t, 8> open_repeats_{};
   std::size_t depth_ = 0;
   bool in_segment_ = false;  // operations go to the last segment
+  Redeclared redeclared_;
   Phase phase_ = Phase::forward;
   Component component_ = Component::attention;
 };

@@ -57,6 +57,11 @@ class AlongAxis {
 
   [[nodiscard]] bool in_group() const { return (op_.group & axis_bit(axis_)) != 0; }
 
+  /// Whether the operand is a block of tokens by the rank's number along this axis.
+  [[nodiscard]] bool cuts_blocks(std::size_t i) const {
+    return (tensor(i).block.group & axis_bit(axis_)) != 0;
+  }
+
   [[noreturn]] void refuse(std::size_t operand, const std::string& why) const {
     throw BuildError(fmt::format("operation '{}' ({}): tensor '{}' is {} over '{}': {}",
                                  op_.label,
@@ -226,6 +231,29 @@ void check_bias_gradient(const AlongAxis& axis) {
     axis.expect(1, kPartial);
   } else {
     axis.expect(1, dy == kFeatureShard ? kRowShard : kReplicate);
+  }
+}
+
+constexpr Placement kTokenShard = Placement::shard(kSequenceDim);
+
+/// From a rank's own tokens to their block of a tensor that holds every token.
+void check_place_block(const AlongAxis& axis) {
+  if (!axis.cuts_blocks(1)) {
+    axis.expect(1, axis[0]);
+    return;
+  }
+  axis.expect(0, kTokenShard);
+  axis.expect(1, kReplicate);
+}
+
+/// From every rank's part of the own block's sum to the own tokens.
+void check_sum_blocks(const AlongAxis& axis) {
+  const std::size_t sum = axis.count() - 1;
+  for (std::size_t i = 0; i < sum; ++i) {
+    axis.expect(i, axis.cuts_blocks(0) ? kPartial : axis[sum]);
+  }
+  if (axis.cuts_blocks(0)) {
+    axis.expect(sum, kTokenShard);
   }
 }
 
@@ -431,6 +459,10 @@ void check_axis(const AlongAxis& axis, LayoutRule rule) {
       return check_bias_add(axis);
     case LayoutRule::bias_gradient:
       return check_bias_gradient(axis);
+    case LayoutRule::place_block:
+      return check_place_block(axis);
+    case LayoutRule::sum_blocks:
+      return check_sum_blocks(axis);
     case LayoutRule::embedding_forward:
       return check_embedding_forward(axis);
     case LayoutRule::embedding_backward:
@@ -539,6 +571,67 @@ void check_shapes(std::span<const Tensor> tensors,
   }
 }
 
+std::string describe(const Block& block) {
+  return block.whole() ? "every token" : fmt::format("block {} of the ring", block.rotation);
+}
+
+/// Operands speak of the same tokens: they are the same block, which only a hop changes. Weights
+/// and their gradients have no tokens.
+void check_blocks(const Mesh& mesh,
+                  std::span<const Tensor> tensors,
+                  const Op& op,
+                  std::span<const Operand> operands) {
+  const auto tensor = [&](std::size_t i) -> const Tensor& {
+    return tensors[operands[i].ref.tensor];
+  };
+  const auto expect = [&](std::size_t i, const Block& wanted) {
+    if (tensor(i).block != wanted) {
+      refuse_shape(
+          op,
+          tensor(i),
+          fmt::format("it is {}, it should be {}", describe(tensor(i).block), describe(wanted)));
+    }
+  };
+  const std::size_t last = operands.size() - 1;
+  switch (op.function) {
+    case Function::keep:
+      return;
+    case Function::place_block:
+      expect(0, {});
+      return expect(1, {tensor(1).block.group, 0});
+    case Function::sum_blocks:
+      for (std::size_t i = 0; i < last; ++i) {
+        expect(i, {tensor(0).block.group, 0});
+      }
+      return expect(last, {});
+    case Function::collective:
+      for (std::size_t i = 0; i < operands.size() / 2; ++i) {
+        Block wanted = tensor(i).block;
+        if (!wanted.whole() && op.collective == CollectiveKind::send_recv) {
+          const std::int64_t ranks = mesh.group_size(op.group);
+          wanted.rotation =
+              static_cast<std::int16_t>(((wanted.rotation + op.shift) % ranks + ranks) % ranks);
+        }
+        expect(operands.size() / 2 + i, wanted);
+      }
+      return;
+    default:
+      break;
+  }
+  const auto has_tokens = [&](std::size_t i) {
+    return tensor(i).role != Role::parameter && tensor(i).role != Role::gradient;
+  };
+  std::size_t first = 0;
+  while (first < last && !has_tokens(first)) {
+    ++first;
+  }
+  for (std::size_t i = first; i <= last; ++i) {
+    if (has_tokens(i)) {
+      expect(i, tensor(first).block);
+    }
+  }
+}
+
 }  // namespace
 
 void check_operands(const Mesh& mesh,
@@ -560,6 +653,7 @@ void check_operands(const Mesh& mesh,
       check_axis(AlongAxis(mesh, tensors, op, operands, axis), rule);
     }
   }
+  check_blocks(mesh, tensors, op, operands);
 }
 
 }  // namespace trireme::program

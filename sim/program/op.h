@@ -36,6 +36,8 @@ enum class Function : std::uint8_t {
   copy,
   zero,
   accumulate,
+  place_block,
+  sum_blocks,
   embedding_forward,
   embedding_backward,
   logits_max,
@@ -78,6 +80,8 @@ enum class LayoutRule : std::uint8_t {
   linear,  // all operands placed alike; partial values may be copied, cast and accumulated
   bias_add,
   bias_gradient,
+  place_block,
+  sum_blocks,
   embedding_forward,
   embedding_backward,
   loss,
@@ -145,7 +149,9 @@ struct Operand {
   Access access = Access::read;
 };
 
-/// The compute stream, the host-copy stream, then one stream per communicator (its axis mask).
+/// The compute stream, the host-copy stream, then one stream per communicator (its axis mask), and
+/// one more for those that carry parameters and gradients beside the computation: frameworks give
+/// data parallelism and ZeRO a communicator of their own.
 using Stream = std::uint8_t;
 inline constexpr Stream kComputeStream = 0;
 inline constexpr Stream kHostCopyStream = 1;
@@ -154,12 +160,23 @@ constexpr Stream communicator_stream(AxisMask group) {
   return static_cast<Stream>(1U + group);
 }
 
-/// The group of a communicator's stream.
-constexpr AxisMask group_of_stream(Stream stream) {
-  return static_cast<AxisMask>(stream - 1U);
+inline constexpr unsigned kGroups = 1U << kMaxMeshAxes;
+
+/// The stream of the communicator that carries parameters and gradients of `group`.
+constexpr Stream weights_stream(AxisMask group) {
+  return static_cast<Stream>(1U + kGroups + group);
 }
 
-inline constexpr int kStreams = 1 + (1 << kMaxMeshAxes);
+constexpr bool is_weights_stream(Stream stream) {
+  return stream > kGroups;
+}
+
+/// The group of a communicator's stream.
+constexpr AxisMask group_of_stream(Stream stream) {
+  return static_cast<AxisMask>((stream - 1U) % kGroups);
+}
+
+inline constexpr int kStreams = 1 + 2 * static_cast<int>(kGroups);
 
 /// Fused attention kernels: what they keep and how fast they are differs.
 enum class AttentionImplementation : std::uint8_t { flash2, flash3, cudnn };
@@ -183,6 +200,8 @@ struct Op {
   Reduction reduction = Reduction::none;
   std::int8_t split_dim = -1;
   std::int8_t concat_dim = -1;
+  /// Of send_recv, one hop: position p sends to p + shift and receives from p - shift.
+  std::int16_t shift = 1;
   // Attention.
   bool causal = false;
   AttentionImplementation attention = AttentionImplementation::flash2;

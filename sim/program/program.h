@@ -85,6 +85,18 @@ class Program {
     return std::span(repeat_deaths_).subspan(repeat.first_death, repeat.deaths);
   }
 
+  /// The blocks of its owner's memory that a tensor is: an operation on others need not wait.
+  struct Blocks {
+    std::int32_t first = 0;
+    std::int32_t count = 1;
+  };
+
+  [[nodiscard]] Blocks blocks(TensorId id) const {
+    const Tensor& part = tensors_[id];
+    const std::int32_t all = tensors_[part.root].blocks;
+    return all > 1 && !part.block.whole() ? Blocks{part.block.rotation, 1} : Blocks{0, all};
+  }
+
   /// Number of values of an index over the whole step: layers, micro batches, chunks.
   [[nodiscard]] std::int64_t extent(Index index) const {
     return extents_[static_cast<std::size_t>(index)];

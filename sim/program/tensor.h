@@ -205,6 +205,20 @@ struct Slice {
   std::int64_t per_chunk = 0;
 
   [[nodiscard]] constexpr bool whole() const { return dim < 0; }
+
+  friend constexpr bool operator==(const Slice&, const Slice&) = default;
+};
+
+/// Ranks of a group hold one block each of a sequence that is cut by their number: position p holds
+/// block p - rotation of the ring. Blocks of one sequence that differ in rotation are different
+/// memory on every rank. Without a group, a tensor is no block.
+struct Block {
+  AxisMask group = 0;
+  std::int16_t rotation = 0;
+
+  [[nodiscard]] constexpr bool whole() const { return group == 0; }
+
+  friend constexpr bool operator==(const Block&, const Block&) = default;
 };
 
 struct Tensor {
@@ -225,6 +239,9 @@ struct Tensor {
   TensorId root = kNoTensor;  // the tensor that owns the memory; itself for Storage::own
   TensorId base = kNoTensor;  // what it is a view or the successor of
   Slice slice;                // of a view
+  Block block;
+  /// Of an owner of memory: blocks that its views cut it into. They are written and read apart.
+  std::int16_t blocks = 1;
   Shape shape;
   Layout layout;
   /// Derived from shape and layout: one rank's elements, padding included.

@@ -56,7 +56,7 @@ class Schedule::Unroller {
           instances *= values_of(index);
         }
       }
-      next += instances;
+      next += instances * static_cast<std::size_t>(tensor.blocks);
     }
     touched_.resize(next);
   }
@@ -109,11 +109,12 @@ class Schedule::Unroller {
     task.indices = bound_;
     task.first_wait = static_cast<std::uint32_t>(schedule_.waits_.size());
     for (const Operand& operand : program_.operands(op)) {
-      LastTouch& last = touched_[instance(operand)];
-      wait_for(task, last.writer);
-      if (operand.access != Access::read) {
-        for (std::uint32_t r = last.readers; r != kNoReader; r = readers_[r].next) {
-          wait_for(task, readers_[r].task);
+      for (const LastTouch& last : touched(operand)) {
+        wait_for(task, last.writer);
+        if (operand.access != Access::read) {
+          for (std::uint32_t r = last.readers; r != kNoReader; r = readers_[r].next) {
+            wait_for(task, readers_[r].task);
+          }
         }
       }
     }
@@ -126,13 +127,14 @@ class Schedule::Unroller {
       schedule_.group_of_slot_[task.slot] = op.group;
     }
     for (const Operand& operand : program_.operands(op)) {
-      LastTouch& last = touched_[instance(operand)];
-      if (operand.access == Access::read) {
-        readers_.push_back({task_id, last.readers});
-        last.readers = static_cast<std::uint32_t>(readers_.size() - 1);
-      } else {
-        last.writer = task_id;
-        last.readers = kNoReader;
+      for (LastTouch& last : touched(operand)) {
+        if (operand.access == Access::read) {
+          readers_.push_back({task_id, last.readers});
+          last.readers = static_cast<std::uint32_t>(readers_.size() - 1);
+        } else {
+          last.writer = task_id;
+          last.readers = kNoReader;
+        }
       }
     }
     schedule_.tasks_.push_back(task);
@@ -168,6 +170,19 @@ class Schedule::Unroller {
     return task.slot == kComputeSlot || task.also_compute;
   }
 
+  /// The blocks of memory that an operand's instance is.
+  [[nodiscard]] std::span<LastTouch> touched(const Operand& operand) {
+    const TensorId id = operand.ref.tensor;
+    const TensorId owner = program_.tensor(id).root;
+    const Program::Blocks blocks = program_.blocks(id);
+    const std::size_t first =
+        first_instance_[owner] +
+        instance(operand) * static_cast<std::size_t>(program_.tensor(owner).blocks) +
+        static_cast<std::size_t>(blocks.first);
+    return std::span(touched_).subspan(first, static_cast<std::size_t>(blocks.count));
+  }
+
+  /// The number of an operand's instance among those of its owner.
   [[nodiscard]] std::size_t instance(const Operand& operand) const {
     const TensorId owner = program_.tensor(operand.ref.tensor).root;
     std::size_t number = 0;
@@ -179,7 +194,7 @@ class Schedule::Unroller {
         number = number * values_of(index) + value;
       }
     }
-    return first_instance_[owner] + number;
+    return number;
   }
 
   Schedule& schedule_;

@@ -306,7 +306,7 @@ class Executor::Impl {
       case CollectiveKind::all_to_all:
         return carry_all_to_all(transfer);
       case CollectiveKind::send_recv:
-        throw ExecutionError("ring exchanges are not executed yet");
+        return hop(transfer.carrier, transfer.group, op.shift, transfer.input, transfer.output);
     }
   }
 

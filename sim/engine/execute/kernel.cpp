@@ -36,6 +36,8 @@ constexpr std::array kKernels = {
     KernelRow{Function::copy, copy},
     KernelRow{Function::zero, zero},
     KernelRow{Function::accumulate, accumulate},
+    KernelRow{Function::place_block, copy},
+    KernelRow{Function::sum_blocks, sum_blocks},
     KernelRow{Function::embedding_forward, embedding_forward},
     KernelRow{Function::embedding_backward, embedding_backward},
     KernelRow{Function::logits_max, logits_max},

@@ -34,6 +34,7 @@ void add(const KernelContext& context, Operands operands);
 void copy(const KernelContext& context, Operands operands);
 void zero(const KernelContext& context, Operands operands);
 void accumulate(const KernelContext& context, Operands operands);
+void sum_blocks(const KernelContext& context, Operands operands);
 
 void embedding_forward(const KernelContext& context, Operands operands);
 void embedding_backward(const KernelContext& context, Operands operands);

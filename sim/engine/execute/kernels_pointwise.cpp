@@ -157,4 +157,15 @@ void accumulate(const KernelContext& /*context*/, Operands operands) {
   }
 }
 
+void sum_blocks(const KernelContext& /*context*/, Operands operands) {
+  LocalTensor& sum = operands.back();
+  std::fill(sum.values.begin(), sum.values.end(), 0.0);
+  for (const LocalTensor& part : operands.first(operands.size() - 1)) {
+    ensure_alike(part, sum);
+    for (std::size_t i = 0; i < sum.values.size(); ++i) {
+      sum.values[i] += part.values[i];
+    }
+  }
+}
+
 }  // namespace trireme::engine

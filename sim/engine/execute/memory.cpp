@@ -130,6 +130,17 @@ TensorId RankMemory::content_of(TensorId tensor) const {
   return tensor;
 }
 
+std::int64_t RankMemory::first_of_block(const Tensor& view, const Tensor& base) const {
+  if (view.block == base.block) {
+    return 0;
+  }
+  const program::Mesh& mesh = program_.mesh();
+  const std::int64_t ranks = mesh.group_size(view.block.group);
+  const std::int64_t block =
+      (mesh.position(rank_, view.block.group) + ranks - view.block.rotation) % ranks;
+  return block * view.slice.extent;
+}
+
 std::vector<std::int64_t> RankMemory::places(TensorId tensor, const InstanceIndex& indices) {
   const Tensor& view = program_.tensor(tensor);
   const auto elements = static_cast<std::size_t>(view.local_elements.value());
@@ -156,7 +167,8 @@ std::vector<std::int64_t> RankMemory::places(TensorId tensor, const InstanceInde
   const LocalTensor shape = local_shape(program_.mesh(), base, rank_);
   const auto sliced = static_cast<std::size_t>(slice.dim);
   const auto chunk = static_cast<std::size_t>(program::Index::chunk);
-  const std::int64_t first = slice.first + slice.per_chunk * indices[chunk];
+  const std::int64_t first =
+      slice.first + slice.per_chunk * indices[chunk] + first_of_block(view, base);
   std::int64_t inner = 1;
   for (std::size_t dim = sliced + 1; dim < static_cast<std::size_t>(shape.rank); ++dim) {
     inner *= shape.extent[dim];

@@ -76,6 +76,9 @@ class RankMemory {
   [[nodiscard]] Piece& piece_of(program::TensorId tensor, const InstanceIndex& indices);
   /// The tensor whose values a view is a part of.
   [[nodiscard]] program::TensorId content_of(program::TensorId tensor) const;
+  /// Where the block that a view is begins in its base, in indices of the sliced dimension.
+  [[nodiscard]] std::int64_t first_of_block(const program::Tensor& view,
+                                            const program::Tensor& base) const;
   /// For each element of a view, its place among the values of its content; -1 for padding.
   [[nodiscard]] std::vector<std::int64_t> places(program::TensorId tensor,
                                                  const InstanceIndex& indices);

@@ -159,4 +159,16 @@ void all_to_all(Carrier& carrier,
   }
 }
 
+void hop(Carrier& carrier,
+         const MessageGroup& group,
+         std::int64_t shift,
+         std::span<const double> from,
+         std::span<double> to) {
+  check(carrier, group);
+  ensure(from.size() == to.size() && shift % group.size() != 0,
+         "hop: blocks of different sizes, or a rank that sends to itself");
+  send(carrier, rank_at(group, around(group, group.position, shift)), from);
+  receive(carrier, rank_at(group, around(group, group.position, -shift)), to);
+}
+
 }  // namespace trireme::engine

@@ -69,4 +69,11 @@ void all_to_all(Carrier& carrier,
                 std::span<const double> from,
                 std::span<double> to);
 
+/// One hop of a ring: `from` goes to position + shift, `to` comes from position - shift.
+void hop(Carrier& carrier,
+         const MessageGroup& group,
+         std::int64_t shift,
+         std::span<const double> from,
+         std::span<double> to);
+
 }  // namespace trireme::engine
