@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import/nccl_tests.h"
+#include "calibrate/import/timing_table.h"
 #include "sim/core/error.h"
 #include "sim/core/printable.h"
 
@@ -180,6 +181,9 @@ ImportedFile import_text(std::string_view text,
     check_size(text, kLargestJson, file);
     imported.kind = "nccl-tests JSON";
     imported.log = read_nccl_tests_json(text, file, statements);
+  } else if (looks_like_timing_table(text)) {
+    imported.kind = "table of timings";
+    imported.log = read_timing_table(text, file, statements);
   } else {
     import_log(text, file, statements, imported);
   }

@@ -13,7 +13,7 @@ namespace trireme::calibrate {
 
 struct ImportedFile {
   std::string file;
-  std::string kind;  // "nccl-tests log", "nccl-tests JSON", "nvidia-smi topo -m", "NCCL topology"
+  std::string kind;  // "nccl-tests log", "table of timings", "NCCL topology", ...
   ImportedLog log;
   std::optional<Topology> topology;
   std::string topology_file;  // that was written; empty before
@@ -22,9 +22,9 @@ struct ImportedFile {
   [[nodiscard]] bool has_anything() const { return topology || !log.measurements.empty(); }
 };
 
-/// Reads a text by what it looks like: XML, JSON, or a log, in which a matrix of nvidia-smi topo -m
-/// may stand beside or instead of tables of nccl-tests. Throws Error (input), located, for a file
-/// that is damaged as a whole.
+/// Reads a text by what it looks like: XML, JSON, a table with a known header, or a log, in which a
+/// matrix of nvidia-smi topo -m may stand beside or instead of tables of nccl-tests. Throws Error
+/// (input), located, for a file that is damaged as a whole.
 [[nodiscard]] ImportedFile import_text(std::string_view text,
                                        const std::string& file,
                                        const Statements& statements);

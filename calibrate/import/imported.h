@@ -15,13 +15,13 @@ namespace trireme::calibrate {
 /// What a person says about files that do not say it themselves; 0 and empty: not said. A file that
 /// says otherwise is refused.
 struct Statements {
-  std::string collective;  // of kCollectiveNames
+  std::string collective{};  // of kCollectiveNames
   std::int64_t ranks = 0;
   std::int64_t ranks_per_node = 0;
-  std::string device;
-  std::string nccl;
-  std::string date;
-  std::string source;
+  std::string device{};
+  std::string nccl{};
+  std::string date{};
+  std::string source{};
 };
 
 /// A row, or a table, that was not taken.

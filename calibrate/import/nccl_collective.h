@@ -37,7 +37,7 @@ struct NcclCollective {
 //   c  bus_factor: 2 for all_reduce, 1 for collectives that keep one part  [1]
 // Source: nccl-tests doc/PERFORMANCE.md, "Bus bandwidth"
 // Valid:  B = A where bus_factor is 0: broadcast, reduce, sendrecv.
-// Tests:  tests/unit/calibrate/import_nccl_collective_test.cpp
+// Tests:  tests/unit/calibrate/import/nccl_collective_test.cpp
 [[nodiscard]] double bus_ratio(const NcclCollective& collective, std::int64_t ranks);
 
 /// Whether a row could be one of that program, by everything but its ranks: reduction, root, and

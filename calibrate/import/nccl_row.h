@@ -80,7 +80,7 @@ struct NoRow {};
 //   t  time_us, of one call                      [seconds]
 // Source: nccl-tests doc/PERFORMANCE.md, "Algorithm bandwidth"
 // Valid:  every collective of nccl-tests; each number is known to half of its last printed digit.
-// Tests:  tests/unit/calibrate/import_nccl_row_test.cpp
+// Tests:  tests/unit/calibrate/import/nccl_row_test.cpp
 [[nodiscard]] std::string fault_of(const NcclRow& row);
 
 /// Size over time [GB/s] within the printed digits of time and algorithm bandwidth.

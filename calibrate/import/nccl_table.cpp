@@ -84,9 +84,8 @@ class Judge {
       check_statements();
       const NcclCollective& collective = find_collective();
       const Ranks ranks = find_ranks(collective);
-      const std::string environment = environment_key(ranks);
       for (const NcclRow& row : sound_) {
-        take(row, collective, ranks, environment);
+        take(row, collective, ranks);
       }
     } catch (const TableFault& fault) {
       log_.refuse({place_of_table(), fault.reason, fault.hint},
@@ -428,15 +427,13 @@ class Judge {
     return {};
   }
 
-  void take(const NcclRow& row,
-            const NcclCollective& collective,
-            const Ranks& ranks,
-            const std::string& environment) {
+  void take(const NcclRow& row, const NcclCollective& collective, const Ranks& ranks) {
     if (std::string reason = contradiction(row, table_.columns, collective, ranks.all);
         !reason.empty()) {
       refuse_row(row, std::move(reason));
       return;
     }
+    const std::string environment = environment_key(ranks);
     std::string method = table_.rccl ? "rccl" : "nccl";
     if (collective.reduces && collective.kind != CollectiveKind::send_recv &&
         !row.reduction.empty() && row.reduction != "sum") {

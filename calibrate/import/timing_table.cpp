@@ -1,0 +1,328 @@
+#include "calibrate/import/timing_table.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "calibrate/import/keys.h"
+#include "calibrate/import/nccl_collective.h"
+#include "sim/core/printable.h"
+#include "sim/units/text.h"
+
+namespace trireme::calibrate {
+
+namespace {
+
+enum class TableKind : std::uint8_t { collectives, attention, products };
+
+struct Layout {
+  TableKind kind;
+  std::vector<std::string_view> columns;
+};
+
+const std::array<Layout, 3>& layouts() {
+  static const std::array<Layout, 3> kLayouts = {
+      {{TableKind::collectives,
+        {"collective", "n_gpus", "gpus_per_node", "size_bytes", "dtype", "oop_time_us"}},
+       {TableKind::attention,
+        {"kernel",
+         "dtype",
+         "pass",
+         "causal",
+         "head_dim",
+         "heads",
+         "kv_heads",
+         "batch",
+         "seq",
+         "time_ms"}},
+       {TableKind::products, {"dtype", "m", "n", "k", "time_us"}}}};
+  return kLayouts;
+}
+
+/// The fields of a line; empty when a quote is not closed.
+std::optional<std::vector<std::string>> fields_of(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char character = line[i];
+    if (character == '"') {
+      if (quoted && i + 1 < line.size() && line[i + 1] == '"') {
+        fields.back() += '"';
+        ++i;
+      } else {
+        quoted = !quoted;
+      }
+    } else if (character == ',' && !quoted) {
+      fields.emplace_back();
+    } else if (character != '\r') {
+      fields.back() += character;
+    }
+  }
+  if (quoted) {
+    return std::nullopt;
+  }
+  return fields;
+}
+
+std::string_view line_at(std::string_view text, std::size_t begin) {
+  return text.substr(begin, std::min(text.find('\n', begin), text.size()) - begin);
+}
+
+const Layout* layout_of(const std::vector<std::string>& header) {
+  for (const Layout& layout : layouts()) {
+    if (std::all_of(layout.columns.begin(), layout.columns.end(), [&](std::string_view column) {
+          return std::find(header.begin(), header.end(), column) != header.end();
+        })) {
+      return &layout;
+    }
+  }
+  return nullptr;
+}
+
+constexpr std::array<std::pair<std::string_view, ElementType>, 12> kTypes = {
+    {{"bf16", ElementType::bf16},
+     {"bfloat16", ElementType::bf16},
+     {"fp16", ElementType::fp16},
+     {"float16", ElementType::fp16},
+     {"half", ElementType::fp16},
+     {"fp32", ElementType::fp32},
+     {"float32", ElementType::fp32},
+     {"float", ElementType::fp32},
+     {"fp64", ElementType::fp64},
+     {"double", ElementType::fp64},
+     {"fp8", ElementType::fp8},
+     {"int8", ElementType::int8}}};
+
+/// A row by the names of its columns.
+class Row {
+ public:
+  Row(const std::vector<std::string>& header, std::vector<std::string> fields)
+      : header_(header), fields_(std::move(fields)) {}
+
+  /// Empty when there is no such column.
+  [[nodiscard]] std::string text(std::string_view column) const {
+    const auto found = std::find(header_.begin(), header_.end(), column);
+    const auto place = static_cast<std::size_t>(found - header_.begin());
+    return found == header_.end() || place >= fields_.size() ? "" : fields_[place];
+  }
+
+  /// Throws BadText that names the column.
+  template <class Parse>
+  auto parsed(std::string_view column, Parse parse) const {
+    try {
+      return parse(text(column));
+    } catch (const BadText& bad) {
+      throw BadText(fmt::format("{}: {}", column, bad.what()), bad.hint());
+    }
+  }
+
+  [[nodiscard]] std::int64_t count(std::string_view column) const {
+    const std::int64_t value = parsed(column, parse_count);
+    constexpr std::int64_t kMost = std::int64_t{1} << 50;
+    if (value < 1 || value > kMost) {
+      throw BadText(fmt::format("{}: {} is out of range", column, value), "");
+    }
+    return value;
+  }
+
+  [[nodiscard]] Seconds seconds(std::string_view column, double unit) const {
+    const double value = parsed(column, parse_non_negative_number) * unit;
+    constexpr double kMost = 1e6;
+    if (!(value > 0 && value < kMost)) {
+      throw BadText(fmt::format("{}: {} is no time", column, in_quotes(text(column))), "");
+    }
+    return Seconds(value);
+  }
+
+  [[nodiscard]] ElementType type() const {
+    const std::string word = text("dtype");
+    for (const auto& [name, type] : kTypes) {
+      if (name == word) {
+        return type;
+      }
+    }
+    throw BadText(fmt::format("dtype: {} is not known", in_quotes(word)), "");
+  }
+
+ private:
+  const std::vector<std::string>& header_;
+  std::vector<std::string> fields_;
+};
+
+CollectivePoint collective_of(const Row& row) {
+  CollectivePoint point;
+  const NcclCollective* const collective = find_nccl_collective(row.text("collective"));
+  if (collective == nullptr || !collective->kind) {
+    throw BadText(fmt::format("collective: no plan uses {}", in_quotes(row.text("collective"))),
+                  "");
+  }
+  point.collective = *collective->kind;
+  point.method = "nccl";
+  point.ranks = row.count("n_gpus");
+  point.ranks_per_node = std::min(point.ranks, row.count("gpus_per_node"));
+  if (point.ranks % point.ranks_per_node != 0) {
+    throw BadText(
+        fmt::format("{} ranks do not fill nodes of {}", point.ranks, point.ranks_per_node), "");
+  }
+  point.type = row.type();
+  point.payload = Bytes(row.count("size_bytes"));
+  return point;
+}
+
+AttentionPoint attention_of(const Row& row) {
+  AttentionPoint point;
+  point.kernel = row.text("kernel");
+  const std::string pass = row.text("pass");
+  if (point.kernel.empty()) {
+    throw BadText("kernel: it is not named", "");
+  }
+  if (pass != "fwd" && pass != "bwd") {
+    throw BadText(fmt::format("pass: {} is neither fwd nor bwd", in_quotes(pass)), "");
+  }
+  const std::string causal = row.text("causal");
+  if (causal != "0" && causal != "1") {
+    throw BadText(fmt::format("causal: {} is neither 0 nor 1", in_quotes(causal)), "");
+  }
+  point.pass = pass == "fwd" ? Pass::forward : Pass::backward;
+  point.causal = causal == "1";
+  point.sequences = row.count("batch");
+  point.query_tokens = Tokens(row.count("seq"));
+  point.key_tokens = point.query_tokens;
+  point.heads = row.count("heads");
+  point.kv_heads = row.count("kv_heads");
+  point.head_dim = row.count("head_dim");
+  point.type = row.type();
+  return point;
+}
+
+GemmPoint product_of(const Row& row) {
+  GemmPoint point;
+  point.m = row.count("m");
+  point.n = row.count("n");
+  point.k = row.count("k");
+  point.type = row.type();
+  return point;
+}
+
+Measurement measurement_of(TableKind kind, const Row& row) {
+  constexpr double kMicro = 1e-6;
+  constexpr double kMilli = 1e-3;
+  Measurement measurement;
+  Seconds time;
+  switch (kind) {
+    case TableKind::collectives:
+      measurement.point = collective_of(row);
+      time = row.seconds("oop_time_us", kMicro);
+      break;
+    case TableKind::attention:
+      measurement.point = attention_of(row);
+      time = row.seconds("time_ms", kMilli);
+      break;
+    case TableKind::products:
+      measurement.point = product_of(row);
+      time = row.seconds("time_us", kMicro);
+      break;
+  }
+  measurement.timing = {time, time, time, 0, true};
+  return measurement;
+}
+
+/// The environments of a table: one for each device and library version.
+class Environments {
+ public:
+  Environments(const std::string& file, const Statements& statements, ImportedLog& log)
+      : stem_(environment_key_of(file)), statements_(statements), log_(log) {}
+
+  /// The key of a row's environment. Throws BadText when the row contradicts a statement.
+  std::string key_of(const Row& row) {
+    const std::string device = agreed("gpu", row.text("gpu"), statements_.device);
+    const std::string nccl = agreed("nccl_version", row.text("nccl_version"), statements_.nccl);
+    const auto known = keys_.find({device, nccl});
+    if (known != keys_.end()) {
+      return known->second;
+    }
+    Environment environment;
+    environment.key = keys_.empty() ? stem_ : fmt::format("{}-{}", stem_, keys_.size() + 1);
+    environment.date = statements_.date;
+    environment.source = statements_.source.empty() ? stem_ : statements_.source;
+    environment.device = device;
+    environment.nccl = nccl;
+    keys_[{device, nccl}] = environment.key;
+    log_.environments.push_back(environment);
+    return environment.key;
+  }
+
+ private:
+  static std::string agreed(const char* column,
+                            const std::string& written,
+                            const std::string& stated) {
+    if (!written.empty() && !stated.empty() && written != stated) {
+      throw BadText(fmt::format("{}: {} is not the {} that was stated",
+                                column,
+                                in_quotes(written),
+                                in_quotes(stated)),
+                    "");
+    }
+    return written.empty() ? stated : written;
+  }
+
+  std::string stem_;
+  const Statements& statements_;
+  ImportedLog& log_;
+  std::map<std::pair<std::string, std::string>, std::string> keys_;
+};
+
+}  // namespace
+
+bool looks_like_timing_table(std::string_view text) {
+  const auto header = fields_of(line_at(text, 0));
+  return header && layout_of(*header) != nullptr;
+}
+
+ImportedLog read_timing_table(std::string_view text,
+                              const std::string& file,
+                              const Statements& statements) {
+  ImportedLog log;
+  const std::vector<std::string> header =
+      fields_of(line_at(text, 0)).value_or(std::vector<std::string>());
+  const Layout* const layout = layout_of(header);
+  ensure(layout != nullptr, "read_timing_table: not a table");
+  Environments environments(file, statements, log);
+  int line_number = 1;
+  for (std::size_t begin = line_at(text, 0).size() + 1; begin < text.size();) {
+    const std::string_view line = line_at(text, begin);
+    begin += line.size() + 1;
+    ++line_number;
+    if (line.empty() || line == "\r") {
+      continue;
+    }
+    const SourceLocation where{
+        .file = file, .line = line_number, .column = 1, .source_line = std::string(line)};
+    try {
+      auto fields = fields_of(line);
+      if (!fields || fields->size() != header.size()) {
+        throw BadText(
+            fmt::format(
+                "the row has {} fields, the header {}", fields ? fields->size() : 0, header.size()),
+            "was the file cut, or a quote lost?");
+      }
+      const Row row(header, std::move(*fields));
+      if (layout->kind == TableKind::collectives && row.text("size_bytes") == "0") {
+        ++log.empty_rows;
+        continue;
+      }
+      Measurement measurement = measurement_of(layout->kind, row);
+      measurement.environment = environments.key_of(row);
+      log.measurements.push_back(std::move(measurement));
+    } catch (const BadText& bad) {
+      log.refuse({where, bad.what(), bad.hint()}, 1);
+    }
+  }
+  return log;
+}
+
+}  // namespace trireme::calibrate
