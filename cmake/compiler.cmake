@@ -9,17 +9,20 @@ add_library(trireme_compiler INTERFACE)
 add_library(trireme::compiler ALIAS trireme_compiler)
 target_compile_features(trireme_compiler INTERFACE cxx_std_20)
 target_compile_options(trireme_compiler INTERFACE
-  -Wall -Wextra -Wconversion -Wshadow
-  $<$<BOOL:${TRIREME_WARNINGS_AS_ERRORS}>:-Werror>
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>"
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WARNINGS_AS_ERRORS}>>:-Werror>
   # Results are printed and compared: a fused multiply-add on one machine must not change a digit.
-  -ffp-contract=off)
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
+  $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TRIREME_WARNINGS_AS_ERRORS}>>:-Werror=all-warnings>)
 target_compile_definitions(trireme_compiler INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
 
 if(TRIREME_SANITIZE)
   target_compile_options(trireme_compiler INTERFACE
-    -O1 -fno-omit-frame-pointer -fsanitize=${TRIREME_SANITIZE} -fno-sanitize-recover=all
+    "$<$<COMPILE_LANGUAGE:CXX>:-O1;-fno-omit-frame-pointer;-fsanitize=${TRIREME_SANITIZE}>"
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
     # GCC 12 sees uninitialised members in instrumented code of the standard library's <regex>.
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   target_link_options(trireme_compiler INTERFACE -fsanitize=${TRIREME_SANITIZE})
 endif()
 if(TRIREME_BUILD_FUZZERS)
