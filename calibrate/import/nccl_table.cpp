@@ -479,36 +479,44 @@ class Judge {
 }  // namespace
 
 std::optional<RankLine> parse_rank_line(const std::vector<LogToken>& tokens) {
-  const std::size_t rank_at = find_word(tokens, "Rank");
-  const std::size_t device_at = find_word(tokens, "device");
-  const std::optional<std::int64_t> rank = number_at(tokens, rank_at + 1);
-  const std::optional<std::int64_t> device = number_at(tokens, device_at + 1);
-  if (!rank || !device || device_at < rank_at) {
-    return std::nullopt;
-  }
+  std::size_t at = find_word(tokens, "Rank");
+  const auto is = [&](std::string_view word) {
+    return at < tokens.size() && tokens[at].text == word;
+  };
+  // A word and its number, which stand next to each other unless other output came between them.
+  const auto number_behind = [&](std::string_view word) -> std::optional<std::int64_t> {
+    if (!is(word)) {
+      return std::nullopt;
+    }
+    at += 2;
+    return number_at(tokens, at - 1);
+  };
   RankLine line;
-  line.rank = *rank;
-  line.device = *device;
-  if (const std::size_t group = find_word(tokens, "Group"); group < tokens.size()) {
-    line.group = number_at(tokens, group + 1).value_or(-1);
+  const std::optional<std::int64_t> rank = number_behind("Rank");
+  const std::optional<std::int64_t> group = is("Group") ? number_behind("Group") : 0;
+  if (is("Pid")) {
+    at += 2;
   }
-  if (const std::size_t on = find_word(tokens, "on"); on + 1 < device_at) {
-    line.host = tokens[on + 1].text;
+  if (is("on") && at + 1 < tokens.size()) {
+    line.host = tokens[at + 1].text;
+    at += 2;
   }
+  const std::optional<std::int64_t> device = number_behind("device");
   // "[0000:1b:00]" or "[0x07]", then the name.
-  std::size_t name_at = device_at + 2;
-  if (name_at >= tokens.size() || !tokens[name_at].text.starts_with('[')) {
+  const bool has_bus =
+      at < tokens.size() && tokens[at].text.starts_with('[') && tokens[at].text.ends_with(']');
+  if (!rank || !group || !device || !has_bus) {
     return std::nullopt;
   }
-  while (name_at < tokens.size() && !tokens[name_at].text.ends_with(']')) {
-    ++name_at;
-  }
-  for (std::size_t i = name_at + 1; i < tokens.size(); ++i) {
-    if (tokens[i].text == "(node" && i + 2 == tokens.size()) {
-      line.host = tokens[i + 1].text;
+  line.rank = *rank;
+  line.group = *group;
+  line.device = *device;
+  for (++at; at < tokens.size(); ++at) {
+    if (is("(node") && at + 2 == tokens.size()) {
+      line.host = tokens[at + 1].text;
       break;
     }
-    line.device_name += (line.device_name.empty() ? "" : " ") + printable(tokens[i].text);
+    line.device_name += (line.device_name.empty() ? "" : " ") + printable(tokens[at].text);
   }
   return line;
 }
