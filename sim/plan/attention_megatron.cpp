@@ -53,9 +53,13 @@ AttentionTensors forward(
   saved.x = x;
   saved.normed = step.value("attention input, normed", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, block.norm, x, saved.normed);
-  const Ref input = every_token(step, saved.normed, "attention input, gathered");
   const Ref packed = step.value("qkv", packed_qkv_shape(step), Step::feature_shards());
-  emit_linear(step, parameters, block.qkv, "qkv projection", input, packed);
+  emit_gathered_linear(step,
+                       parameters,
+                       block.qkv,
+                       {.product = "qkv projection", .gathered = "attention input, gathered"},
+                       saved.normed,
+                       packed);
   const QueryKeyValue heads = unpack(step, packed);
   saved.q = heads.q;
   saved.k = heads.k;
@@ -63,11 +67,13 @@ AttentionTensors forward(
   emit_rotary(step, saved.q, saved.k);
   emit_attention(step, saved);
   saved.o_tokens = saved.o;
-  const Ref partial =
-      step.value("attention block output, partial", step.hidden_shape(), Step::partial_sums());
-  emit_linear(
-      step, parameters, {block.output.weight, {}}, "attention output projection", saved.o, partial);
-  const Ref y = summed(step, partial, "attention block output");
+  const Ref y = emit_summed_linear(step,
+                                   parameters,
+                                   {block.output.weight, {}},
+                                   {.product = "attention output projection",
+                                    .partial = "attention block output, partial",
+                                    .sum = "attention block output"},
+                                   saved.o);
   emit_residual_add(step, parameters, block.output.bias, x, y, out);
   return saved;
 }
@@ -79,11 +85,16 @@ void backward(Step& step,
               Ref dy,
               Ref dx) {
   program::Builder& b = step.b;
-  const Ref dy_whole = every_token(step, dy, "attention output gradient, gathered");
   const Ref d_o =
       step.value("attention output gradient", query_shape(step), Step::feature_shards());
-  emit_input_gradient(
-      step, parameters, block.output, "attention output projection, input gradient", dy_whole, d_o);
+  const Ref dy_whole =
+      emit_gathered_input_gradient(step,
+                                   parameters,
+                                   block.output,
+                                   {.product = "attention output projection, input gradient",
+                                    .gathered = "attention output gradient, gathered"},
+                                   dy,
+                                   d_o);
   emit_weight_gradient(step,
                        parameters,
                        {block.output.weight, {}},

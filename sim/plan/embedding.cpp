@@ -89,7 +89,8 @@ EmbeddingParameters declare_embedding(Step& step, Parameters& parameters) {
 EmbeddingTensors emit_embedding(Step& step,
                                 Parameters& parameters,
                                 const EmbeddingParameters& embedding,
-                                Ref x) {
+                                Ref x,
+                                const NextUse& next) {
   program::Builder& b = step.b;
   const bool parallel = step.plan.vocabulary_parallel();
   const Shape tokens{step.batch(), step.sequence()};
@@ -100,7 +101,7 @@ EmbeddingTensors emit_embedding(Step& step,
                                      ElementType::int64);
   b.emit(Function::load_batch, "load token ids", {write(saved.ids)}).stream =
       program::kHostCopyStream;
-  parameters.gather(embedding.unit);
+  parameters.gather(embedding.unit, next);
   const Ref table = parameters.working(embedding.table);
   if (!parallel || b.mesh().group_size(kGroup) == 1) {
     b.emit(Function::embedding_forward, "embedding", {read(saved.ids), read(table), write(x)});

@@ -29,11 +29,12 @@ struct EmbeddingTensors {
 
 [[nodiscard]] EmbeddingParameters declare_embedding(Step& step, Parameters& parameters);
 
-/// Loads the batch and writes x, the first residual stream.
+/// Loads the batch and writes x, the first residual stream. `next` is the work after it.
 [[nodiscard]] EmbeddingTensors emit_embedding(Step& step,
                                               Parameters& parameters,
                                               const EmbeddingParameters& embedding,
-                                              Ref x);
+                                              Ref x,
+                                              const NextUse& next);
 
 /// Gradients of the embeddings given that of x.
 void emit_embedding_backward(Step& step,

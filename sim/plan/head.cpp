@@ -34,12 +34,17 @@ Ref load_labels(Step& step, const Layout& layout) {
   return labels;
 }
 
-void emit_head_and_loss(
-    Step& step, Parameters& parameters, const HeadParameters& head, Ref x, Ref dx, TensorId loss) {
+void emit_head_and_loss(Step& step,
+                        Parameters& parameters,
+                        const HeadParameters& head,
+                        Ref x,
+                        Ref dx,
+                        TensorId loss,
+                        const NextUse& next) {
   program::Builder& b = step.b;
   b.set_phase(Phase::forward);
   b.set_component(Component::head);
-  parameters.gather(head.norm_unit);
+  parameters.gather(head.norm_unit, {&head.unit, Phase::forward, Component::head, 0});
   const Ref normed =
       step.micro_batch_value("final norm output", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, head.norm, x, normed);
@@ -53,7 +58,7 @@ void emit_head_and_loss(
   if (!head.tied) {
     parameters.finish_backward(head.unit);
   }
-  parameters.gather(head.norm_unit);
+  parameters.gather(head.norm_unit, next);
   emit_norm_backward(step, parameters, head.norm, d_normed, x, dx);
   parameters.finish_backward(head.norm_unit);
 }

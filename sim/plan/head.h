@@ -16,6 +16,11 @@ struct HeadParameters {
   NormParameters norm;
   LinearParameters weight;
   bool tied = false;
+
+  /// The work after the head's: the norm's backward pass.
+  [[nodiscard]] NextUse norm_goes_back() const {
+    return {&norm_unit, Phase::backward, Component::head, 0};
+  }
 };
 
 [[nodiscard]] HeadParameters declare_head(Step& step,
@@ -23,9 +28,14 @@ struct HeadParameters {
                                           ParameterId embedding_table);
 
 /// Emits final norm, head, loss and their backward pass: writes dx, the gradient of x, the last
-/// residual stream, and adds to `loss`.
-void emit_head_and_loss(
-    Step& step, Parameters& parameters, const HeadParameters& head, Ref x, Ref dx, TensorId loss);
+/// residual stream, and adds to `loss`. `next` is the work after them.
+void emit_head_and_loss(Step& step,
+                        Parameters& parameters,
+                        const HeadParameters& head,
+                        Ref x,
+                        Ref dx,
+                        TensorId loss,
+                        const NextUse& next);
 
 /// The loss of a model without vocabulary: half the sum of squares of its output.
 void emit_half_square_loss(Step& step, Ref x, Ref dx, TensorId loss);

@@ -25,7 +25,7 @@ void emit(Step& step,
     return step.micro_batch_value(name, logits_shape, layout, type);
   };
   const Ref labels = load_labels(step, layout);
-  parameters.gather(head.unit);
+  parameters.gather(head.unit, head.norm_goes_back());
   const Ref logits = logits_value("logits", ElementType::bf16);
   emit_linear(step, parameters, head.weight, "head", normed, logits);
   b.set_component(Component::loss);

@@ -95,7 +95,7 @@ void emit(Step& step,
           TensorId loss) {
   program::Builder& b = step.b;
   const Ref labels = load_labels(step, step.between_blocks());
-  parameters.gather(head.unit);
+  parameters.gather(head.unit, head.norm_goes_back());
   b.emit(Function::zero, "zero head input gradient", {write(d_normed)});
   parameters.start_gradient(head.weight.weight);
   const LossChunks chunks = fused_loss_chunks(step.plan);

@@ -22,7 +22,7 @@ Ref per_token(Step& step, std::string_view name, const Layout& layout) {
 
 /// Logits of every token for this rank's part of the vocabulary.
 Ref emit_logits(Step& step, Parameters& parameters, const HeadParameters& head, Ref normed) {
-  parameters.gather(head.unit);
+  parameters.gather(head.unit, head.norm_goes_back());
   const Ref input = every_token(step, normed, "head input, gathered");
   TensorId logits = program::kNoTensor;
   {

@@ -1,55 +1,80 @@
-// The borders of Megatron's tensor-parallel regions: where tokens are gathered and sums are made.
+// The borders of Megatron's tensor-parallel regions: where tokens are gathered and sums are made,
+// and how products hide it.
 #pragma once
 
 #include <string_view>
 
+#include "sim/plan/block.h"
 #include "sim/plan/step.h"
 
 namespace trireme::plan {
 
 /// The value of every token: gathered when the sequence is sharded between blocks.
 /// Source: megatron-lm, megatron/core/tensor_parallel/mappings.py
-[[nodiscard]] inline Ref every_token(
-    Step& step,
-    Ref tokens,
-    std::string_view name,
-    program::Completion completion = program::Completion::blocking) {
-  return step.plan.sequence_sharded ? step.b.all_gather(tokens, kGroup, name, completion) : tokens;
-}
+[[nodiscard]] Ref every_token(Step& step,
+                              Ref tokens,
+                              std::string_view name,
+                              program::Completion completion = program::Completion::blocking);
 
 /// The sum over the group: of this rank's tokens when the sequence is sharded between blocks.
 /// Source: megatron-lm, megatron/core/tensor_parallel/mappings.py
-[[nodiscard]] inline Ref summed(Step& step,
-                                Ref partial,
-                                std::string_view name,
-                                program::Completion completion = program::Completion::blocking) {
-  return step.plan.sequence_sharded
-             ? step.b.reduce_scatter(partial, kGroup, program::kSequenceDim, name, completion)
-             : step.b.all_reduce_in_place(partial, kGroup, name, completion);
-}
+[[nodiscard]] Ref summed(Step& step,
+                         Ref partial,
+                         std::string_view name,
+                         program::Completion completion = program::Completion::blocking);
 
 /// Going backward, Megatron Core gathers a layer's input behind the input gradient's product and
-/// sums the input gradient behind the weight gradient's, with its overlap options off too.
+/// sums the input gradient behind the weight gradient's, with its overlap options off too;
+/// TransformerEngine's bulk overlap does the same.
 /// Source: megatron-lm, megatron/core/tensor_parallel/layers.py,
-/// LinearWithGradAccumulationAndAsyncCommunication.backward
-[[nodiscard]] inline program::Completion behind_gradient_products(const Step& step) {
-  return step.plan.framework == config::Framework::megatron ? program::Completion::asynchronous
-                                                            : program::Completion::blocking;
-}
+/// LinearWithGradAccumulationAndAsyncCommunication.backward; transformer-engine,
+/// transformer_engine/pytorch/module/base.py, initialize_ub: qkv_dgrad, qkv_wgrad, fc1_dgrad and
+/// fc1_wgrad are "bulk"
+[[nodiscard]] program::Completion behind_gradient_products(const Step& step);
 
 /// As `summed`, into a tensor that the caller declared.
-inline void emit_sum_into(Step& step,
-                          Ref partial,
-                          Ref result,
-                          std::string_view label,
-                          program::Completion completion = program::Completion::blocking) {
-  step.b.emit_collective(
-      step.plan.sequence_sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-      label,
-      kGroup,
-      partial,
-      result,
-      completion);
-}
+void emit_sum_into(Step& step,
+                   Ref partial,
+                   Ref result,
+                   std::string_view label,
+                   program::Completion completion = program::Completion::blocking);
+
+// Products at the borders. With ring exchange a product is cut into a piece for each rank's tokens:
+// while one is computed, the next piece's tokens arrive from the neighbour, or the sums of the last
+// piece leave for the rank that owns them. Buffers are those of TransformerEngine's userbuffers:
+// every token's for a gather, 2 P - 1 blocks for a sum, which is made at the end.
+// Source: transformer-engine, transformer_engine/common/comm_gemm_overlap/comm_gemm_overlap.cpp,
+// CommOverlapP2PBase::split_overlap_ag and split_overlap_rs
+
+/// A product, and the names of its operation and of the tokens that are gathered or summed for it.
+struct BorderNames {
+  std::string_view product = {};
+  std::string_view gathered = {};
+  std::string_view partial = {};
+  std::string_view sum = {};
+};
+
+/// y = every_token(x) · weightᵀ + bias; writes y.
+void emit_gathered_linear(Step& step,
+                          Parameters& parameters,
+                          const LinearParameters& linear,
+                          const BorderNames& names,
+                          Ref x,
+                          Ref y);
+
+/// dx = every_token(dy) · weight; writes dx and returns dy of every token.
+[[nodiscard]] Ref emit_gathered_input_gradient(Step& step,
+                                               Parameters& parameters,
+                                               const LinearParameters& linear,
+                                               const BorderNames& names,
+                                               Ref dy,
+                                               Ref dx);
+
+/// The sum over the group of x · weightᵀ, as `summed` gives it.
+[[nodiscard]] Ref emit_summed_linear(Step& step,
+                                     Parameters& parameters,
+                                     const LinearParameters& linear,
+                                     const BorderNames& names,
+                                     Ref x);
 
 }  // namespace trireme::plan

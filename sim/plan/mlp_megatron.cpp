@@ -20,15 +20,21 @@ MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& bloc
   saved.x = x;
   saved.normed = step.value("mlp input, normed", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, block.norm, x, saved.normed);
-  const Ref input = every_token(step, saved.normed, "mlp input, gathered");
   saved.up = step.value("mlp up output", up_shape(step), Step::feature_shards());
-  emit_linear(step, parameters, block.up, "mlp up projection", input, saved.up);
+  emit_gathered_linear(step,
+                       parameters,
+                       block.up,
+                       {.product = "mlp up projection", .gathered = "mlp input, gathered"},
+                       saved.normed,
+                       saved.up);
   saved.activation = step.value("mlp activation", activation_shape(step), Step::feature_shards());
   emit_activation(step, saved.up, saved.activation);
-  const Ref partial = step.value("mlp output, partial", step.hidden_shape(), Step::partial_sums());
-  emit_linear(
-      step, parameters, {block.down.weight, {}}, "mlp down projection", saved.activation, partial);
-  const Ref y = summed(step, partial, "mlp output");
+  const Ref y = emit_summed_linear(
+      step,
+      parameters,
+      {block.down.weight, {}},
+      {.product = "mlp down projection", .partial = "mlp output, partial", .sum = "mlp output"},
+      saved.activation);
   emit_residual_add(step, parameters, block.down.bias, x, y, out);
   return saved;
 }
@@ -40,11 +46,16 @@ void backward(Step& step,
               Ref dy,
               Ref dx) {
   program::Builder& b = step.b;
-  const Ref dy_whole = every_token(step, dy, "mlp output gradient, gathered");
   const Ref d_activation =
       step.value("mlp activation gradient", activation_shape(step), Step::feature_shards());
-  emit_input_gradient(
-      step, parameters, block.down, "mlp down projection, input gradient", dy_whole, d_activation);
+  const Ref dy_whole =
+      emit_gathered_input_gradient(step,
+                                   parameters,
+                                   block.down,
+                                   {.product = "mlp down projection, input gradient",
+                                    .gathered = "mlp output gradient, gathered"},
+                                   dy,
+                                   d_activation);
   emit_weight_gradient(step,
                        parameters,
                        {block.down.weight, {}},

@@ -5,6 +5,7 @@
 namespace trireme::plan {
 
 using program::Access;
+using program::Completion;
 using program::Function;
 using program::Operand;
 using program::read;
@@ -64,6 +65,29 @@ class OperandList {
   // operands each.
   std::array<Operand, 96> operand_{};
   std::size_t count_ = 0;
+};
+
+/// Books what is emitted in its scope under another phase and component.
+class Booking {
+ public:
+  Booking(program::Builder& builder, Phase phase, Component component)
+      : b_(builder), phase_(builder.phase()), component_(builder.component()) {
+    b_.set_phase(phase);
+    b_.set_component(component);
+  }
+
+  ~Booking() {
+    b_.set_phase(phase_);
+    b_.set_component(component_);
+  }
+
+  Booking(const Booking&) = delete;
+  Booking& operator=(const Booking&) = delete;
+
+ private:
+  program::Builder& b_;
+  Phase phase_;
+  Component component_;
 };
 
 }  // namespace
@@ -188,39 +212,159 @@ std::span<const ParameterId> Parameters::ids_that_vary(program::IndexMask varies
   return scratch_;
 }
 
-void Parameters::gather(const Unit& unit) {
-  program::Builder& b = step_.b;
+Parameters::Use& Parameters::use_of(const Unit& unit, Phase phase) {
+  for (Use& use : uses_) {
+    if (use.unit == &unit && use.phase == phase) {
+      return use;
+    }
+  }
+  Use use;
+  use.unit = &unit;
+  use.phase = phase;
+  use.working.fill(program::kNoTensor);
+  uses_.push_back(use);
+  return uses_.back();
+}
+
+/// Whether a working copy is still there that an earlier unit or phase gathered.
+bool Parameters::kept(const Parameter& parameter, const Unit& unit, Phase phase) const {
+  const Plan& plan = step_.plan;
+  if (phase == Phase::forward) {
+    return !plan.reshard_after_forward && parameter.first_unit != nullptr &&
+           parameter.first_unit != &unit;
+  }
   // Source: pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward
-  const bool after_recompute = b.phase() == Phase::backward && step_.plan.recompute_layers &&
-                               !step_.plan.gather_after_recompute;
+  const bool after_recompute = phase == Phase::backward && plan.recompute_layers &&
+                               !plan.gather_after_recompute &&
+                               parameter.varies == program::kPerLayer;
+  return !plan.reshard_after_forward || after_recompute;
+}
+
+bool Parameters::refreshes(const Parameter& parameter) const {
+  return step_.plan.overlap_parameters && parameter.sharding->shards_optimizer &&
+         !parameter.sharding->shards_parameters;
+}
+
+bool Parameters::overlaps() const {
+  return step_.plan.overlap_parameters || step_.plan.overlap_gradients;
+}
+
+/// `ref` of a layer that is `layers_on` from the current one; of the step where it does not vary.
+Ref Parameters::in_layer(TensorId id, int layers_on) const {
+  const bool of_layer =
+      (step_.b.tensor(id).varies & program::index_bit(program::Index::layer)) != 0;
+  return of_layer ? Ref(id).at(program::Index::layer, layers_on) : Ref(id);
+}
+
+program::Op& Parameters::emit_weights_collective(CollectiveKind kind,
+                                                 std::string_view label,
+                                                 AxisMask group,
+                                                 std::span<const Operand> from,
+                                                 std::span<const Operand> to,
+                                                 Completion completion) {
+  program::Op& op = step_.b.emit_collective(kind, label, group, from, to);
+  op.blocking = completion == Completion::blocking;
+  if (overlaps()) {
+    op.stream = program::weights_stream(op.group);
+  }
+  return op;
+}
+
+void Parameters::emit_gathers(Use& use, int layers_on) {
+  program::Builder& b = step_.b;
+  const Unit& unit = *use.unit;
   const auto gathered_over = [&](const Parameter& parameter) -> AxisMask {
-    const bool kept = parameter.working != program::kNoTensor &&
-                      (!step_.plan.reshard_after_forward ||
-                       (after_recompute && parameter.varies == program::kPerLayer));
-    return parameter.sharding->shards_parameters && !kept ? parameter.shard_axes : AxisMask{0};
+    const bool refreshed = refreshes(parameter) && micro_batch_.first &&
+                           use.phase == Phase::forward &&
+                           (parameter.first_unit == nullptr || parameter.first_unit == &unit);
+    const bool gathered =
+        parameter.sharding->shards_parameters && !kept(parameter, unit, use.phase);
+    return refreshed || gathered ? parameter.shard_axes : AxisMask{0};
   };
+  const Completion completion =
+      step_.plan.overlap_parameters ? Completion::asynchronous : Completion::blocking;
   for_each_group(unit.ids(), gathered_over, [&](AxisMask group, auto ids) {
     OperandList from;
     OperandList to;
     for (const ParameterId id : ids) {
       Parameter& parameter = parameter_[id];
-      program::TensorSpec spec;
-      const program::Tensor& stored = b.tensor(parameter.stored);
-      spec.name = stored.name;
-      spec.part = "gathered";
-      spec.role = Role::parameter;
-      spec.component = parameter.component;
-      spec.varies = static_cast<program::IndexMask>(parameter.varies | program::kPerMicroBatch);
-      spec.shape = stored.shape;
-      spec.pad_multiple = stored.pad_multiple;
-      spec.layout = stored.layout.with(group, Placement::replicate());
-      parameter.working = b.declare(spec);
-      from.add(read(parameter.stored));
-      to.add(write(parameter.working));
+      if (refreshes(parameter)) {
+        from.add(read(in_layer(parameter.updated, layers_on)));
+        to.add(update(in_layer(parameter.stored, layers_on)));
+      } else {
+        TensorId& working = use.working[unit.place_of(id)];
+        if (working == program::kNoTensor) {
+          working = declare_gathered(parameter, group);
+        }
+        from.add(read(in_layer(parameter.stored, layers_on)));
+        to.add(write(in_layer(working, layers_on)));
+      }
     }
-    b.emit_collective(
-        CollectiveKind::all_gather, "gather parameters", group, from.span(), to.span());
+    const bool refreshed = refreshes(parameter_[ids.front()]);
+    if (refreshed) {  // of the step before: booked as there
+      b.set_phase(Phase::optimizer);
+      b.set_component(Component::optimizer);
+    }
+    emit_weights_collective(CollectiveKind::all_gather,
+                            refreshed ? "gather updated parameters" : "gather parameters",
+                            group,
+                            from.span(),
+                            to.span(),
+                            completion);
   });
+  if (use.phase == Phase::forward) {
+    for (const ParameterId id : unit.ids()) {
+      Parameter& parameter = parameter_[id];
+      parameter.first_unit = parameter.first_unit == nullptr ? &unit : parameter.first_unit;
+    }
+  }
+}
+
+TensorId Parameters::declare_gathered(const Parameter& parameter, AxisMask group) {
+  const program::Tensor& stored = step_.b.tensor(parameter.stored);
+  program::TensorSpec spec;
+  spec.name = stored.name;
+  spec.part = "gathered";
+  spec.role = Role::parameter;
+  spec.component = parameter.component;
+  spec.varies = static_cast<program::IndexMask>(parameter.varies | program::kPerMicroBatch);
+  spec.shape = stored.shape;
+  spec.pad_multiple = stored.pad_multiple;
+  spec.layout = stored.layout.with(group, Placement::replicate());
+  return step_.b.declare(spec);
+}
+
+void Parameters::gather_ahead(const NextUse& next) {
+  if (next.unit == nullptr || !step_.plan.overlap_parameters) {
+    return;
+  }
+  const Booking scope(step_.b, next.phase, next.component);
+  Use& use = use_of(*next.unit, next.phase);
+  emit_gathers(use, next.layers_on);
+  use.gathered_ahead = true;
+}
+
+void Parameters::gather(const Unit& unit, const NextUse& next) {
+  advance_reductions();
+  {
+    const Booking scope(step_.b, step_.b.phase(), step_.b.component());
+    Use& use = use_of(unit, step_.b.phase());
+    if (!use.gathered_ahead) {
+      emit_gathers(use, 0);
+    }
+    use.gathered_ahead = false;
+    for (std::size_t i = 0; i < unit.ids().size(); ++i) {
+      if (use.working[i] != program::kNoTensor) {
+        parameter_[unit.ids()[i]].working = use.working[i];
+      }
+    }
+  }
+  gather_ahead(next);
+}
+
+void Parameters::look_ahead(const NextUse& next) {
+  advance_reductions();
+  gather_ahead(next);
 }
 
 Operand Parameters::gradient(ParameterId id) {
@@ -267,57 +411,205 @@ void Parameters::hold_gathered(const Unit& unit) {
   }
 }
 
+Parameters::Bucket Parameters::micro_batch_bucket(AxisMask group,
+                                                  std::span<const ParameterId> ids) {
+  program::Builder& b = step_.b;
+  Bucket bucket;
+  bucket.group = group;
+  bucket.component = b.component();
+  bucket.of_micro_batch = true;
+  bucket.scatter = step_.plan.zero_stage == 3 ||
+                   step_.plan.gradient_reduce == config::GradientReduce::reduce_scatter;
+  for (const ParameterId id : ids) {
+    const Parameter& parameter = parameter_[id];
+    const TensorId transient = parameter.transient_gradient;
+    const Layout layout = b.tensor(transient).layout;
+    bucket.id.push_back(id);
+    bucket.from.push_back(transient);
+    bucket.of_layer = parameter.varies == program::kPerLayer;
+    if (bucket.scatter) {
+      program::TensorSpec spec;
+      spec.name = b.tensor(transient).name;
+      spec.part = "gradient shard of a micro batch";
+      spec.role = Role::gradient;
+      spec.component = parameter.component;
+      spec.type = b.tensor(transient).type;
+      spec.varies = b.tensor(transient).varies;
+      spec.shape = b.tensor(transient).shape;
+      spec.pad_multiple = b.tensor(transient).pad_multiple;
+      spec.layout = layout.with(group, shard_);
+      bucket.to.push_back(b.declare(spec));
+      bucket.shard.push_back(bucket.to.back());
+    } else {
+      bucket.to.push_back(b.declare_in_place(transient,
+                                             "gradient of a micro batch, summed",
+                                             layout.with(group, Placement::replicate())));
+      bucket.shard.push_back(
+          b.declare_shard_of(bucket.to.back(), "gradient shard of a micro batch", group, shard_));
+    }
+  }
+  return bucket;
+}
+
+std::vector<Parameters::Bucket> Parameters::step_buckets(std::span<const ParameterId> ids) {
+  program::Builder& b = step_.b;
+  std::vector<Bucket> buckets;
+  const auto start_bucket = [&](AxisMask group, std::span<const ParameterId> sharing) {
+    Bucket bucket;
+    bucket.group = group;
+    bucket.component = Component::optimizer;
+    bucket.of_layer = parameter_[sharing.front()].varies == program::kPerLayer;
+    bucket.id.assign(sharing.begin(), sharing.end());
+    return bucket;
+  };
+  // First the sums over ranks that do not shard, such as the norms of tensor-parallel ranks.
+  const auto summed_over = [](const Parameter& parameter) -> AxisMask {
+    return static_cast<AxisMask>(parameter.reduce_axes & ~parameter.shard_axes);
+  };
+  for_each_group(ids, summed_over, [&](AxisMask group, auto sharing) {
+    Bucket bucket = start_bucket(group, sharing);
+    for (const ParameterId id : sharing) {
+      Parameter& parameter = parameter_[id];
+      if (parameter.summed_gradient == program::kNoTensor) {
+        parameter.summed_gradient = b.declare_in_place(
+            parameter.gradient,
+            "gradient, summed",
+            b.tensor(parameter.gradient).layout.with(group, Placement::replicate()));
+        parameter.final_gradient = parameter.summed_gradient;
+      }
+      bucket.from.push_back(parameter.gradient);
+      bucket.to.push_back(parameter.summed_gradient);
+    }
+    buckets.push_back(std::move(bucket));
+  });
+  const auto sharded_over = [](const Parameter& parameter) -> AxisMask {
+    return parameter.sharding->shards_gradients ? AxisMask{0} : parameter.shard_axes;
+  };
+  for_each_group(ids, sharded_over, [&](AxisMask group, auto sharing) {
+    Bucket bucket = start_bucket(group, sharing);
+    bucket.scatter = step_.plan.gradient_reduce == config::GradientReduce::reduce_scatter;
+    for (const ParameterId id : sharing) {
+      Parameter& parameter = parameter_[id];
+      const TensorId partial = parameter.summed_gradient != program::kNoTensor
+                                   ? parameter.summed_gradient
+                                   : parameter.gradient;
+      if (parameter.reduced_gradient == program::kNoTensor) {
+        const Layout layout = b.tensor(partial).layout;
+        parameter.reduced_gradient =
+            bucket.scatter
+                ? b.declare_in_place(partial, "gradient shard", layout.with(group, shard_))
+                : b.declare_in_place(
+                      partial, "gradient, summed", layout.with(group, Placement::replicate()));
+        parameter.final_gradient =
+            bucket.scatter
+                ? parameter.reduced_gradient
+                : b.declare_shard_of(parameter.reduced_gradient, "gradient shard", group, shard_);
+      }
+      bucket.from.push_back(partial);
+      bucket.to.push_back(parameter.reduced_gradient);
+    }
+    buckets.push_back(std::move(bucket));
+  });
+  return buckets;
+}
+
+void Parameters::reduce(const Bucket& bucket, Completion completion) {
+  const Booking scope(step_.b, Phase::backward, bucket.component);
+  OperandList from;
+  OperandList to;
+  for (std::size_t i = 0; i < bucket.id.size(); ++i) {
+    from.add(read(in_layer(bucket.from[i], bucket.layers_on)));
+    to.add(write(in_layer(bucket.to[i], bucket.layers_on)));
+  }
+  emit_weights_collective(
+      bucket.scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+      "reduce gradients",
+      bucket.group,
+      from.span(),
+      to.span(),
+      completion);
+}
+
+void Parameters::accumulate(const Bucket& bucket) {
+  const Booking scope(step_.b, Phase::backward, bucket.component);
+  for (std::size_t i = 0; i < bucket.id.size(); ++i) {
+    step_.b.emit(Function::accumulate,
+                 "accumulate gradient shard",
+                 {read(in_layer(bucket.shard[i], bucket.layers_on)),
+                  update(in_layer(parameter_[bucket.id[i]].gradient, bucket.layers_on))});
+  }
+}
+
+void Parameters::advance_reductions() {
+  for (const Bucket& bucket : under_way_) {
+    accumulate(bucket);
+    OperandList held;
+    for (const TensorId whole : bucket.scatter ? bucket.from : bucket.to) {
+      held.add({in_layer(whole, bucket.layers_on), Access::hold});
+    }
+    step_.b.emit(Function::keep, "release gradients", held.span()).source =
+        "pytorch, FSDPParamGroup.post_backward: reduce_scatter_state";
+  }
+  under_way_.clear();
+  for (Bucket& bucket : waiting_) {
+    reduce(bucket, Completion::asynchronous);
+    if (bucket.of_micro_batch) {
+      under_way_.push_back(std::move(bucket));
+    }
+  }
+  waiting_.clear();
+}
+
+void Parameters::move_layer(int step) {
+  for (std::vector<Bucket>* const buckets : {&waiting_, &under_way_}) {
+    for (Bucket& bucket : *buckets) {
+      bucket.layers_on -= bucket.of_layer ? step : 0;
+    }
+  }
+}
+
+void Parameters::finish_micro_batch() {
+  while (!waiting_.empty() || !under_way_.empty()) {
+    advance_reductions();
+  }
+}
+
+program::Builder::Ends Parameters::special_micro_batches() const {
+  program::Builder::Ends special;
+  for (const Parameter& parameter : parameter_) {
+    special.first = special.first || refreshes(parameter);
+    special.last =
+        special.last || (step_.plan.overlap_gradients && !parameter.sharding->shards_gradients);
+  }
+  return special;
+}
+
 void Parameters::finish_backward(const Unit& unit) {
   hold_gathered(unit);
-  program::Builder& b = step_.b;
-  const bool scatter = step_.plan.zero_stage == 3 ||
-                       step_.plan.gradient_reduce == config::GradientReduce::reduce_scatter;
+  const bool overlap = step_.plan.overlap_gradients;
   const auto reduced_over = [](const Parameter& parameter) -> AxisMask {
     return parameter.sharding->shards_gradients ? parameter.shard_axes : AxisMask{0};
   };
   for_each_group(unit.ids(), reduced_over, [&](AxisMask group, auto ids) {
-    OperandList from;
-    OperandList to;
-    std::array<TensorId, 32> shard{};
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const Parameter& parameter = parameter_[ids[i]];
-      const TensorId transient = parameter.transient_gradient;
-      const Layout layout = b.tensor(transient).layout;
-      from.add(read(transient));
-      if (scatter) {
-        program::TensorSpec spec;
-        spec.name = b.tensor(transient).name;
-        spec.part = "gradient shard of a micro batch";
-        spec.role = Role::gradient;
-        spec.component = parameter.component;
-        spec.type = b.tensor(transient).type;
-        spec.varies = b.tensor(transient).varies;
-        spec.shape = b.tensor(transient).shape;
-        spec.pad_multiple = b.tensor(transient).pad_multiple;
-        spec.layout = layout.with(group, shard_);
-        shard[i] = b.declare(spec);
-        to.add(write(shard[i]));
-      } else {
-        const TensorId whole = b.declare_in_place(transient,
-                                                  "gradient of a micro batch, summed",
-                                                  layout.with(group, Placement::replicate()));
-        to.add(write(whole));
-        shard[i] = b.declare_shard_of(whole, "gradient shard of a micro batch", group, shard_);
-      }
-    }
-    b.emit_collective(scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                      "reduce gradients",
-                      group,
-                      from.span(),
-                      to.span());
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      b.emit(Function::accumulate,
-             "accumulate gradient shard",
-             {read(shard[i]), update(parameter_[ids[i]].gradient)});
+    Bucket bucket = micro_batch_bucket(group, ids);
+    if (overlap) {
+      waiting_.push_back(std::move(bucket));
+    } else {
+      reduce(bucket, Completion::blocking);
+      accumulate(bucket);
     }
   });
+  std::vector<ParameterId> whole;
   for (const ParameterId id : unit.ids()) {
-    parameter_[id].transient_gradient = program::kNoTensor;
+    Parameter& parameter = parameter_[id];
+    parameter.transient_gradient = program::kNoTensor;
+    if (overlap && micro_batch_.last && !parameter.sharding->shards_gradients) {
+      parameter.reduced = true;
+      whole.push_back(id);
+    }
+  }
+  for (Bucket& bucket : step_buckets(whole)) {
+    waiting_.push_back(std::move(bucket));
   }
 }
 
@@ -332,57 +624,15 @@ void Parameters::zero_gradients(program::IndexMask varies) {
 }
 
 void Parameters::reduce_step(program::IndexMask varies) {
-  program::Builder& b = step_.b;
-  const auto ids = ids_that_vary(varies);
-  // First the sums over ranks that do not shard, such as the norms of tensor-parallel ranks.
-  const auto summed_over = [](const Parameter& parameter) -> AxisMask {
-    return static_cast<AxisMask>(parameter.reduce_axes & ~parameter.shard_axes);
-  };
-  for_each_group(ids, summed_over, [&](AxisMask group, auto sharing) {
-    OperandList from;
-    OperandList to;
-    for (const ParameterId id : sharing) {
-      Parameter& parameter = parameter_[id];
-      const TensorId partial = parameter.final_gradient;
-      parameter.final_gradient =
-          b.declare_in_place(partial,
-                             "gradient, summed",
-                             b.tensor(partial).layout.with(group, Placement::replicate()));
-      from.add(read(partial));
-      to.add(write(parameter.final_gradient));
+  std::vector<ParameterId> ids;
+  for (const ParameterId id : ids_that_vary(varies)) {
+    if (!parameter_[id].reduced) {
+      ids.push_back(id);
     }
-    b.emit_collective(
-        CollectiveKind::all_reduce, "reduce gradients", group, from.span(), to.span());
-  });
-  const auto sharded_over = [](const Parameter& parameter) -> AxisMask {
-    return parameter.sharding->shards_gradients ? AxisMask{0} : parameter.shard_axes;
-  };
-  const bool scatter = step_.plan.gradient_reduce == config::GradientReduce::reduce_scatter;
-  for_each_group(ids, sharded_over, [&](AxisMask group, auto sharing) {
-    OperandList from;
-    OperandList to;
-    for (const ParameterId id : sharing) {
-      Parameter& parameter = parameter_[id];
-      const TensorId partial = parameter.final_gradient;
-      const Layout layout = b.tensor(partial).layout;
-      from.add(read(partial));
-      if (scatter) {
-        parameter.final_gradient =
-            b.declare_in_place(partial, "gradient shard", layout.with(group, shard_));
-        to.add(write(parameter.final_gradient));
-      } else {
-        const TensorId whole = b.declare_in_place(
-            partial, "gradient, summed", layout.with(group, Placement::replicate()));
-        to.add(write(whole));
-        parameter.final_gradient = b.declare_shard_of(whole, "gradient shard", group, shard_);
-      }
-    }
-    b.emit_collective(scatter ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                      "reduce gradients",
-                      group,
-                      from.span(),
-                      to.span());
-  });
+  }
+  for (const Bucket& bucket : step_buckets(ids)) {
+    reduce(bucket, Completion::blocking);
+  }
 }
 
 AxisMask Parameters::norm_axes() const {
@@ -424,8 +674,9 @@ void Parameters::optimize(program::IndexMask varies, TensorId norm) {
     operands.add(update(parameter.updated));
   }
   b.emit(Function::adam, "adam", operands.span());
-  const auto gathered_over = [](const Parameter& parameter) -> AxisMask {
-    return parameter.sharding->shards_parameters ? AxisMask{0} : parameter.shard_axes;
+  const auto gathered_over = [&](const Parameter& parameter) -> AxisMask {
+    return parameter.sharding->shards_parameters || refreshes(parameter) ? AxisMask{0}
+                                                                         : parameter.shard_axes;
   };
   for_each_group(ids, gathered_over, [&](AxisMask group, auto sharing) {
     OperandList from;
@@ -434,8 +685,12 @@ void Parameters::optimize(program::IndexMask varies, TensorId norm) {
       from.add(read(parameter_[id].updated));
       to.add(update(parameter_[id].stored));
     }
-    b.emit_collective(
-        CollectiveKind::all_gather, "gather updated parameters", group, from.span(), to.span());
+    emit_weights_collective(CollectiveKind::all_gather,
+                            "gather updated parameters",
+                            group,
+                            from.span(),
+                            to.span(),
+                            Completion::blocking);
   });
 }
 

@@ -5,6 +5,7 @@
 // applies.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -27,6 +28,8 @@ struct ShardingInfo {
 
 [[nodiscard]] std::span<const ShardingInfo> sharding_table();
 
+class Unit;
+
 struct Parameter {
   const ShardingInfo* sharding = nullptr;
   Component component = Component::attention;
@@ -37,7 +40,11 @@ struct Parameter {
   TensorId working = program::kNoTensor;             // whole, as operations read it
   TensorId gradient = program::kNoTensor;            // resident: accumulates over micro batches
   TensorId transient_gradient = program::kNoTensor;  // of one micro batch, before its reduction
+  TensorId summed_gradient = program::kNoTensor;     // over the ranks that do not shard it
+  TensorId reduced_gradient = program::kNoTensor;    // over the ranks that shard it too
   TensorId final_gradient = program::kNoTensor;      // as the optimizer reads it
+  bool reduced = false;                              // in the last micro batch
+  const Unit* first_unit = nullptr;                  // that gathers it in the forward pass
   TensorId updated = program::kNoTensor;             // what the optimizer updates
   TensorId master = program::kNoTensor;
   TensorId first_moment = program::kNoTensor;
@@ -50,6 +57,8 @@ using ParameterId = std::uint8_t;
 /// The parameters that are gathered, and whose gradients are reduced, together: those of a block.
 class Unit {
  public:
+  static constexpr std::size_t kMost = 8;
+
   void add(ParameterId id) {
     ensure(count_ < id_.size(), "unit: too many parameters");
     id_[count_++] = id;
@@ -57,9 +66,21 @@ class Unit {
 
   [[nodiscard]] std::span<const ParameterId> ids() const { return {id_.data(), count_}; }
 
+  [[nodiscard]] std::size_t place_of(ParameterId id) const {
+    return static_cast<std::size_t>(std::find(id_.begin(), id_.end(), id) - id_.begin());
+  }
+
  private:
-  std::array<ParameterId, 8> id_{};
+  std::array<ParameterId, kMost> id_{};
   std::size_t count_ = 0;
+};
+
+/// The work that comes after the next: its parameters are gathered a block ahead.
+struct NextUse {
+  const Unit* unit = nullptr;
+  Phase phase = Phase::forward;
+  Component component = Component::attention;
+  int layers_on = 0;  // from the current layer to its own
 };
 
 class Parameters {
@@ -77,9 +98,26 @@ class Parameters {
                       AxisMask partial_over,
                       std::int16_t pad_multiple = 0);
 
-  /// Gathers the unit's sharded parameters into working copies, in one coalesced collective per
-  /// group. Emits nothing where a plan keeps what an earlier phase gathered.
-  void gather(const Unit& unit);
+  /// A unit's work begins, in the current phase: gathers its sharded parameters into working
+  /// copies, in one coalesced collective per group, unless they were gathered ahead or a plan keeps
+  /// what an earlier phase gathered. With overlap, first starts the reduction of the gradients that
+  /// the unit before left, and then gathers ahead what `next` needs. Units live as long as this.
+  void gather(const Unit& unit, const NextUse& next = {});
+
+  /// As `gather` for work without parameters.
+  void look_ahead(const NextUse& next);
+
+  /// Which micro batch of the step the schedule is about to emit, where it peels them.
+  void begin_micro_batch(program::Builder::Ends at) { micro_batch_ = at; }
+
+  /// The layer changes by `step`: what was begun in the layer before refers to it from here.
+  void move_layer(int step);
+
+  /// The micro batch ends: what still reduces its gradients is waited for.
+  void finish_micro_batch();
+
+  /// Whether the first or the last micro batch differ from the others.
+  [[nodiscard]] program::Builder::Ends special_micro_batches() const;
 
   [[nodiscard]] Ref working(ParameterId id) const { return parameter_[id].working; }
 
@@ -91,7 +129,8 @@ class Parameters {
 
   /// The unit's backward pass is over: releases its gathered parameters, which frameworks hold
   /// together up to here, and reduces the gradients of the micro batch into their shards, where the
-  /// sharding does so.
+  /// sharding does so. With overlap the reduction waits for the next unit's work to begin, and that
+  /// of whole gradients is made for the unit too, in the last micro batch.
   void finish_backward(const Unit& unit);
 
   // Once per step, for the parameters that vary as `varies`:
@@ -104,12 +143,58 @@ class Parameters {
   [[nodiscard]] AxisMask norm_axes() const;
 
  private:
+  /// Working copies of one unit in one phase.
+  struct Use {
+    const Unit* unit = nullptr;
+    Phase phase = Phase::forward;
+    std::array<TensorId, Unit::kMost> working;  // by place in the unit
+    bool gathered_ahead = false;
+  };
+
+  /// Gradients that are reduced together, in one collective.
+  struct Bucket {
+    AxisMask group = 0;
+    Component component = Component::attention;
+    bool of_layer = false;  // of the layer that is `layers_on` from the current one
+    int layers_on = 0;
+    bool scatter = false;
+    bool of_micro_batch = false;  // then shards are accumulated
+    std::vector<ParameterId> id;
+    std::vector<TensorId> from;
+    std::vector<TensorId> to;
+    std::vector<TensorId> shard;  // of a micro batch
+  };
+
   /// Calls `visit(group, parameters)` for the distinct groups `group_of` gives (none for an empty
   /// or one-rank group), with the ids that share each.
   template <class GroupOf, class Visit>
   void for_each_group(std::span<const ParameterId> ids, GroupOf group_of, Visit visit) const;
 
+  [[nodiscard]] Use& use_of(const Unit& unit, Phase phase);
+  [[nodiscard]] bool kept(const Parameter& parameter, const Unit& unit, Phase phase) const;
+  void emit_gathers(Use& use, int layers_on);
+  TensorId declare_gathered(const Parameter& parameter, AxisMask group);
+  [[nodiscard]] Ref in_layer(TensorId id, int layers_on) const;
+  program::Op& emit_weights_collective(CollectiveKind kind,
+                                       std::string_view label,
+                                       AxisMask group,
+                                       std::span<const program::Operand> from,
+                                       std::span<const program::Operand> to,
+                                       program::Completion completion);
+  void gather_ahead(const NextUse& next);
+  /// Whether the optimizer leaves it to the next step to gather what it updated.
+  [[nodiscard]] bool refreshes(const Parameter& parameter) const;
+
   void hold_gathered(const Unit& unit);
+  /// Gradients of one micro batch, on their way into shards.
+  [[nodiscard]] Bucket micro_batch_bucket(AxisMask group, std::span<const ParameterId> ids);
+  /// Gradients of the whole step, which become whole sums or shards in place.
+  [[nodiscard]] std::vector<Bucket> step_buckets(std::span<const ParameterId> ids);
+  void reduce(const Bucket& bucket, program::Completion completion);
+  void accumulate(const Bucket& bucket);
+  /// Ends the reductions under way, starts those that wait.
+  void advance_reductions();
+  [[nodiscard]] bool overlaps() const;
 
   [[nodiscard]] std::span<const ParameterId> ids_that_vary(program::IndexMask varies);
 
@@ -117,6 +202,10 @@ class Parameters {
   Placement shard_;  // of a parameter over the ranks that shard it
   std::vector<Parameter> parameter_;
   std::vector<ParameterId> scratch_;
+  std::vector<Use> uses_;
+  std::vector<Bucket> waiting_;
+  std::vector<Bucket> under_way_;
+  program::Builder::Ends micro_batch_;
 };
 
 }  // namespace trireme::plan

@@ -62,6 +62,12 @@ struct Plan {
   /// Shards of a parameter are rows (PyTorch FSDP2) or flat pieces (DeepSpeed).
   bool shard_rows = false;
 
+  /// Parameters of the next block are gathered while a block computes.
+  bool overlap_parameters = false;
+  /// Gradients of a block are reduced while the blocks before it compute theirs.
+  bool overlap_gradients = false;
+  config::TensorParallelOverlap overlap_tensor = config::TensorParallelOverlap::none;
+
   bool recompute_layers = false;
   config::LossKind loss = config::LossKind::fused;
   config::AttentionKernel kernel = config::AttentionKernel::flash2;

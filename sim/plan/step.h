@@ -101,6 +101,20 @@ class Step {
                    program::kPerLayerAndMicroBatch);
   }
 
+  /// One block of [B, S, h] in a ring of the group, in a buffer.
+  TensorId block_buffer(std::string_view name, const program::Block& block, const Layout& layout) {
+    const std::int64_t ranks = b.mesh().group_size(block.group);
+    program::TensorSpec spec;
+    spec.name = name;
+    spec.role = program::Role::communication_buffer;
+    spec.component = b.component();
+    spec.varies = program::kPerLayerAndMicroBatch;
+    spec.shape = hidden_shape().with(program::kSequenceDim, {plan.sequence / ranks, "S'"});
+    spec.layout = layout;
+    spec.block = block;
+    return b.declare(spec);
+  }
+
   TensorId workspace(std::string_view name,
                      const Shape& shape,
                      const Layout& layout,

@@ -66,7 +66,8 @@ class Recorder {
       : program_(program),
         output_(find_tensor(program, "residual stream")),
         input_gradient_(find_tensor(program, "residual stream gradient")),
-        loss_(find_tensor(program, "loss")) {}
+        loss_(find_tensor(program, "loss")),
+        up_to_date_(find_up_to_date(program)) {}
 
   void begin_step(std::int64_t step) { step_ = step; }
 
@@ -110,14 +111,15 @@ class Recorder {
            ++layer) {
         InstanceIndex instance{};
         instance[index_of(Index::layer)] = static_cast<std::int32_t>(layer);
-        Capture& capture = captures_[{step_, Quantity::parameters, id, instance}];
-        const auto update = last_update_.find({id, instance});
+        const TensorId held = up_to_date_[i];
+        Capture& capture = captures_[{step_, Quantity::parameters, held, instance}];
+        const auto update = last_update_.find({held, instance});
         capture = {step_,
                    Quantity::parameters,
-                   id,
+                   held,
                    instance,
                    update == last_update_.end() ? optimizer() : update->second,
-                   executor.resident(id, instance).values};
+                   executor.resident(held, instance).values};
       }
     }
   }
@@ -157,6 +159,25 @@ class Recorder {
         step_, quantity, id, instance, id_of(op), local.values};
   }
 
+  /// What a step leaves of each tensor: all of it, or the shard that the optimizer updated, where
+  /// the next step gathers the others.
+  [[nodiscard]] static std::vector<TensorId> find_up_to_date(const Program& program) {
+    std::vector<TensorId> up_to_date(program.tensors().size());
+    for (std::size_t i = 0; i < up_to_date.size(); ++i) {
+      up_to_date[i] = static_cast<TensorId>(i);
+    }
+    for (const Op& op : program.ops()) {
+      for (const program::Operand& operand : program.operands(op)) {
+        const TensorId id = operand.ref.tensor;
+        if (operand.access != Access::read && operand.access != Access::hold) {
+          const TensorId owner = program.tensor(id).root;
+          up_to_date[owner] = op.function == Function::adam ? id : owner;
+        }
+      }
+    }
+    return up_to_date;
+  }
+
   /// Any optimizer operation, for parameters that it updates through a view.
   [[nodiscard]] OpId optimizer() const {
     for (OpId op = 0; op < program_.ops().size(); ++op) {
@@ -171,6 +192,7 @@ class Recorder {
   TensorId output_;
   TensorId input_gradient_;
   TensorId loss_;
+  std::vector<TensorId> up_to_date_;  // by owner of memory
   std::int64_t step_ = 0;
   std::map<Key, Capture> captures_;
   std::map<std::pair<TensorId, InstanceIndex>, OpId> last_update_;
