@@ -1,8 +1,18 @@
 #include "sim/engine/event/event.h"
 
+#include <numeric>
+
 #include "sim/engine/event/simulation.h"
 
 namespace trireme::engine {
+
+RankClasses classes_of(const program::Program& program, const EventOptions& options) {
+  std::vector<std::uint32_t> own = KernelFactors(options.variation, program.mesh().ranks()).kinds();
+  if (options.unfolded) {
+    std::iota(own.begin(), own.end(), 0U);
+  }
+  return fold_ranks(program, own);
+}
 
 std::optional<std::vector<Seconds>> op_times(const program::Program& program,
                                              const Machine& machine) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/engine/analytic.h"
+#include "sim/engine/event/rank_classes.h"
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/event/variation.h"
 #include "sim/ledger/ledger.h"
@@ -46,7 +47,12 @@ struct EventResult {
   std::int64_t classes = 0;  // of ranks that were simulated
   std::uint64_t events = 0;
   std::vector<Seconds> busy_of_stream;  // by StreamSlot, of the same rank
+  /// Whether kernels and collectives slow each other here: the profile says by how much.
+  bool interference = false;
 };
+
+/// The classes of ranks that are simulated under `options`.
+[[nodiscard]] RankClasses classes_of(const program::Program& program, const EventOptions& options);
 
 /// Seconds of every operation, by OpId; empty when the machine's profile does not know a kernel.
 [[nodiscard]] std::optional<std::vector<Seconds>> op_times(const program::Program& program,

@@ -11,22 +11,21 @@ using program::Mesh;
 
 Meetings::Meetings(const Schedule& schedule, const RankClasses& classes)
     : slots_(schedule.slots()) {
-  const std::size_t streams = classes.first_rank.size() * slots_;
-  meeting_of_.assign(streams, kNoMeeting);
-  ring_partners_.assign(streams, 0);
-  std::vector<std::vector<std::uint32_t>> lets_go_on(streams);
+  meeting_of_.assign(classes.first_rank.size() * slots_, kNoMeeting);
   for (StreamSlot slot = 0; slot < slots_; ++slot) {
     const AxisMask group = schedule.group_of(slot);
     if (group != 0) {
       meet(slot, group, classes, schedule.program().mesh());
-      find_partners(slot, group, classes, schedule.program().mesh(), lets_go_on);
     }
   }
-  first_neighbour_.push_back(0);
-  for (const std::vector<std::uint32_t>& list : lets_go_on) {
-    neighbours_.insert(neighbours_.end(), list.begin(), list.end());
-    first_neighbour_.push_back(static_cast<std::uint32_t>(neighbours_.size()));
-  }
+  find_rings(schedule);
+  find_partners(schedule, classes);
+}
+
+std::uint32_t Meetings::ring_of(StreamSlot slot, const program::Op& hop) const {
+  const auto ring = std::find(rings_.begin(), rings_.end(), Ring{slot, hop.shift});
+  ensure(ring != rings_.end(), "meetings: a hop around no ring");
+  return static_cast<std::uint32_t>(ring - rings_.begin());
 }
 
 void Meetings::meet(StreamSlot slot, AxisMask group, const RankClasses& classes, const Mesh& mesh) {
@@ -52,25 +51,42 @@ void Meetings::meet(StreamSlot slot, AxisMask group, const RankClasses& classes,
   }
 }
 
-void Meetings::find_partners(StreamSlot slot,
-                             AxisMask group,
-                             const RankClasses& classes,
-                             const Mesh& mesh,
-                             std::vector<std::vector<std::uint32_t>>& lets_go_on) {
-  const auto class_of = [&](std::int64_t rank) {
-    return classes.class_of_rank[static_cast<std::size_t>(rank)];
-  };
-  for (std::uint32_t who = 0; who < classes.first_rank.size(); ++who) {
-    const std::int64_t rank = classes.first_rank[who];
-    std::array<std::uint32_t, 3> partners = {who,
-                                             class_of(ring_neighbour(mesh, group, rank, 1)),
-                                             class_of(ring_neighbour(mesh, group, rank, -1))};
-    std::sort(partners.begin(), partners.end());
-    const auto end = std::unique(partners.begin(), partners.end());
-    ring_partners_[who * slots_ + slot] = static_cast<std::uint8_t>(end - partners.begin());
-    for (auto partner = partners.begin(); partner != end; ++partner) {
-      lets_go_on[*partner * slots_ + slot].push_back(who);
+void Meetings::find_rings(const Schedule& schedule) {
+  for (const Task& task : schedule.tasks()) {
+    const program::Op& op = schedule.program().op(task.op);
+    const Ring ring{task.slot, op.shift};
+    if (meets_neighbours(op) && std::find(rings_.begin(), rings_.end(), ring) == rings_.end()) {
+      rings_.push_back(ring);
     }
+  }
+}
+
+void Meetings::find_partners(const Schedule& schedule, const RankClasses& classes) {
+  const Mesh& mesh = schedule.program().mesh();
+  std::vector<std::vector<std::uint32_t>> lets_go_on(classes.first_rank.size() * rings_.size());
+  ring_partners_.assign(lets_go_on.size(), 0);
+  for (std::uint32_t who = 0; who < classes.first_rank.size(); ++who) {
+    for (std::size_t ring = 0; ring < rings_.size(); ++ring) {
+      const auto class_at = [&](std::int64_t step) {
+        const std::int64_t rank = ring_neighbour(
+            mesh, schedule.group_of(rings_[ring].slot), classes.first_rank[who], step);
+        return classes.class_of_rank[static_cast<std::size_t>(rank)];
+      };
+      std::array<std::uint32_t, 3> partners = {
+          who, class_at(rings_[ring].shift), class_at(-rings_[ring].shift)};
+      std::sort(partners.begin(), partners.end());
+      const auto end = std::unique(partners.begin(), partners.end());
+      ring_partners_[who * rings_.size() + ring] =
+          static_cast<std::uint8_t>(end - partners.begin());
+      for (auto partner = partners.begin(); partner != end; ++partner) {
+        lets_go_on[*partner * rings_.size() + ring].push_back(who);
+      }
+    }
+  }
+  first_neighbour_.push_back(0);
+  for (const std::vector<std::uint32_t>& list : lets_go_on) {
+    neighbours_.insert(neighbours_.end(), list.begin(), list.end());
+    first_neighbour_.push_back(static_cast<std::uint32_t>(neighbours_.size()));
   }
 }
 

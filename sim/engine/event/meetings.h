@@ -34,18 +34,30 @@ class Meetings {
                                        first_member_[meeting + 1] - first_member_[meeting]);
   }
 
-  /// The classes whose ring neighbour on a communicator, or who itself, a class is: those that a
-  /// hop of it lets go on.
+  /// Hops of one distance on one communicator.
+  struct Ring {
+    StreamSlot slot = 0;
+    std::int64_t shift = 1;
+
+    friend bool operator==(const Ring&, const Ring&) = default;
+  };
+
+  [[nodiscard]] std::span<const Ring> rings() const { return rings_; }
+
+  /// The number of the ring around which an operation on a stream hops.
+  [[nodiscard]] std::uint32_t ring_of(StreamSlot slot, const program::Op& hop) const;
+
+  /// The classes that a class' arrival at a hop lets go on: itself and its neighbours on the ring.
   [[nodiscard]] std::span<const std::uint32_t> neighbours(std::uint32_t who,
-                                                          StreamSlot slot) const {
-    const std::size_t stream = who * slots_ + slot;
+                                                          std::uint32_t ring) const {
+    const std::size_t place = who * rings_.size() + ring;
     return std::span(neighbours_)
-        .subspan(first_neighbour_[stream], first_neighbour_[stream + 1] - first_neighbour_[stream]);
+        .subspan(first_neighbour_[place], first_neighbour_[place + 1] - first_neighbour_[place]);
   }
 
   /// Of how many classes a class and its ring neighbours are.
-  [[nodiscard]] std::uint8_t ring_partners(std::uint32_t who, StreamSlot slot) const {
-    return ring_partners_[who * slots_ + slot];
+  [[nodiscard]] std::uint8_t ring_partners(std::uint32_t who, std::uint32_t ring) const {
+    return ring_partners_[who * rings_.size() + ring];
   }
 
  private:
@@ -53,18 +65,15 @@ class Meetings {
             program::AxisMask group,
             const RankClasses& classes,
             const program::Mesh& mesh);
-  /// Adds every class to the lists of its ring partners.
-  void find_partners(StreamSlot slot,
-                     program::AxisMask group,
-                     const RankClasses& classes,
-                     const program::Mesh& mesh,
-                     std::vector<std::vector<std::uint32_t>>& lets_go_on);
+  void find_rings(const Schedule& schedule);
+  void find_partners(const Schedule& schedule, const RankClasses& classes);
 
   std::size_t slots_;
   std::vector<std::uint32_t> meeting_of_;
   std::vector<std::uint32_t> first_member_{0};
   std::vector<std::uint32_t> members_;
-  std::vector<std::uint32_t> first_neighbour_;
+  std::vector<Ring> rings_;
+  std::vector<std::uint32_t> first_neighbour_;  // by class and ring
   std::vector<std::uint32_t> neighbours_;
   std::vector<std::uint8_t> ring_partners_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "sim/engine/event/schedule.h"
@@ -13,16 +14,27 @@ using program::Mesh;
 
 namespace {
 
-/// The groups of the program's collectives: of those in which all ranks meet, or ring neighbours.
-std::vector<AxisMask> groups_of(const program::Program& program, bool neighbours) {
+/// The groups of the program's collectives in which all ranks meet.
+std::vector<AxisMask> groups_of(const program::Program& program) {
   std::vector<AxisMask> groups;
   for (const program::Op& op : program.ops()) {
-    if (op.function == program::Function::collective && meets_neighbours(op) == neighbours &&
+    if (op.function == program::Function::collective && !meets_neighbours(op) &&
         std::find(groups.begin(), groups.end(), op.group) == groups.end()) {
       groups.push_back(op.group);
     }
   }
   return groups;
+}
+
+/// The groups around which blocks hop, and how far.
+std::set<std::pair<AxisMask, std::int64_t>> rings_of(const program::Program& program) {
+  std::set<std::pair<AxisMask, std::int64_t>> rings;
+  for (const program::Op& op : program.ops()) {
+    if (meets_neighbours(op)) {
+      rings.emplace(op.group, op.shift);
+    }
+  }
+  return rings;
 }
 
 /// Numbers keys in the order in which they come.
@@ -66,9 +78,10 @@ std::vector<std::uint32_t> group_colours(const Mesh& mesh,
   return result;
 }
 
-/// Gives every rank the classes of its ring neighbours.
+/// Gives every rank the classes of those to which it hops and from which.
 std::vector<std::uint32_t> neighbour_colours(const Mesh& mesh,
                                              AxisMask group,
+                                             std::int64_t shift,
                                              std::span<const std::uint32_t> colour) {
   Numbering<std::pair<std::uint32_t, std::uint32_t>> numbering;
   std::vector<std::uint32_t> result(colour.size());
@@ -77,7 +90,7 @@ std::vector<std::uint32_t> neighbour_colours(const Mesh& mesh,
       const auto rank = static_cast<std::int64_t>(i);
       return colour[static_cast<std::size_t>(ring_neighbour(mesh, group, rank, step))];
     };
-    result[i] = numbering({colour_of(-1), colour_of(1)});
+    result[i] = numbering({colour_of(-shift), colour_of(shift)});
   }
   return result;
 }
@@ -102,8 +115,8 @@ std::int64_t ring_neighbour(const Mesh& mesh,
 
 RankClasses fold_ranks(const program::Program& program, std::span<const std::uint32_t> own) {
   const Mesh& mesh = program.mesh();
-  const std::vector<AxisMask> groups = groups_of(program, false);
-  const std::vector<AxisMask> rings = groups_of(program, true);
+  const std::vector<AxisMask> groups = groups_of(program);
+  const std::set<std::pair<AxisMask, std::int64_t>> rings = rings_of(program);
   std::vector<std::uint32_t> colour(own.begin(), own.end());
   std::size_t classes = 0;
   for (;;) {
@@ -119,8 +132,8 @@ RankClasses fold_ranks(const program::Program& program, std::span<const std::uin
     for (const AxisMask group : groups) {
       add(group_colours(mesh, group, colour));
     }
-    for (const AxisMask ring : rings) {
-      add(neighbour_colours(mesh, ring, colour));
+    for (const auto& [group, shift] : rings) {
+      add(neighbour_colours(mesh, group, shift, colour));
     }
     Numbering<std::vector<std::uint32_t>> numbering;
     for (std::size_t rank = 0; rank < colour.size(); ++rank) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
+#include <utility>
 
 #include "sim/engine/time_booking.h"
 
@@ -28,19 +28,16 @@ Simulation::Simulation(const Schedule& schedule,
   unroll(seconds_of_op, launch.value_or(Seconds(0)));
   const std::size_t classes = classes_.first_rank.size();
   streams_.resize(classes << slot_bits_);
-  hops_.resize(streams_.size());
+  hops_.resize(classes * who_meets_->rings().size());
   meetings_.resize(who_meets_->size());
   idle_.resize(classes);
   last_.assign(classes, kLaunch);
   end_.resize(classes);
+  prepare_rates(machine);
 }
 
 void Simulation::fold() {
-  std::vector<std::uint32_t> own = factors_.kinds();
-  if (options_.unfolded) {
-    std::iota(own.begin(), own.end(), 0U);
-  }
-  classes_ = fold_ranks(schedule_.program(), own);
+  classes_ = classes_of(schedule_.program(), options_);
   factors_.select(classes_.first_rank);
   who_meets_.emplace(schedule_, classes_);
 }
@@ -48,6 +45,7 @@ void Simulation::fold() {
 void Simulation::unroll(const std::vector<Seconds>& seconds_of_op, Seconds launch) {
   steps_.reserve(schedule_.tasks().size());
   Seconds launched;
+  std::vector<std::uint32_t> hops(who_meets_->rings().size());
   for (const Task& task : schedule_.tasks()) {
     const Op& op = schedule_.program().op(task.op);
     Step step;
@@ -60,7 +58,12 @@ void Simulation::unroll(const std::vector<Seconds>& seconds_of_op, Seconds launc
     step.also_compute = task.also_compute;
     step.component = op.component;
     if (op.function == Function::collective) {
-      step.kind = meets_neighbours(op) ? Step::Kind::hop : Step::Kind::collective;
+      step.kind = Step::Kind::collective;
+    }
+    if (meets_neighbours(op)) {
+      step.kind = Step::Kind::hop;
+      step.ring = who_meets_->ring_of(task.slot, op);
+      step.hops_before = hops[step.ring]++;
     }
     if (step.seconds > Seconds(0)) {
       launched += launch;
@@ -69,23 +72,93 @@ void Simulation::unroll(const std::vector<Seconds>& seconds_of_op, Seconds launc
   }
 }
 
+void Simulation::prepare_rates(const Machine& machine) {
+  const bool beside = std::any_of(steps_.begin(), steps_.end(), [](const Step& step) {
+    return step.slot != kComputeSlot && !step.also_compute;
+  });
+  Effects effects;
+  effects.contention = options_.contention;
+  if (options_.interference) {
+    effects.interference = machine.costs.interference;
+  }
+  result_.interference = effects.interference.has_value();
+  if (!beside || (!effects.contention && !effects.interference)) {
+    return;
+  }
+  const std::optional<std::int64_t> multiprocessors = machine.costs.streaming_multiprocessors;
+  effects.multiprocessors = multiprocessors.value_or(1);
+  const Program& program = schedule_.program();
+  std::vector<Demand> demand_of_op(program.ops().size());
+  std::vector<Demand> demands;
+  demands.reserve(steps_.size());
+  std::vector<bool> known(program.ops().size());
+  for (TaskId task = 0; task < steps_.size(); ++task) {
+    const program::OpId id = schedule_.task(task).op;
+    const Op& op = program.op(id);
+    Demand& demand = demand_of_op[id];
+    if (!known[id]) {
+      known[id] = true;
+      const program::Family family = program::info(op.function).family;
+      demand.collective = family == program::Family::collective;
+      demand.bound = family == program::Family::gemm || family == program::Family::attention
+                         ? cost::KernelBound::compute
+                         : cost::KernelBound::memory;
+      if (demand.collective) {
+        demand.links = link_use(program, op, machine, steps_[task].seconds);
+      }
+    }
+    demands.push_back(demand);
+  }
+  rates_.emplace(
+      *who_meets_, classes_.first_rank.size(), slots_, slot_bits_, std::move(demands), effects);
+}
+
 EventResult Simulation::run() {
   for (std::uint32_t who = 0; who < classes_.first_rank.size(); ++who) {
     start_what_can(who, (1U << slots_) - 1U, kLaunch);
   }
-  while (!queue_.empty()) {
+  for (;;) {
+    if (rates_ && !rates_->settled() && (queue_.empty() || queue_.time() > now_)) {
+      settle_rates();
+    }
+    if (queue_.empty()) {
+      return conclude();
+    }
     now_ = queue_.time();
     handle(queue_.pop());
-    ++result_.events;
   }
-  return conclude();
+}
+
+/// Once all that happens at one instant has happened.
+void Simulation::settle_rates() {
+  for (const Rates::Rescheduled& moved : rates_->settle(now_)) {
+    queue_.push(moved.end, {moved.entity, moved.task, rates_->version(moved.entity)});
+  }
+}
+
+void Simulation::begin_work(std::uint32_t entity, TaskId task, Seconds seconds) {
+  std::uint32_t version = 0;
+  if (rates_ && (rates_->takes_kernels() || steps_[task].kind != Step::Kind::kernel)) {
+    rates_->begin(entity, task, seconds, now_);
+    version = rates_->version(entity);
+  }
+  queue_.push(now_ + seconds, {entity, task, version});
 }
 
 void Simulation::handle(const Event& event) {
   const auto streams = static_cast<std::uint32_t>(streams_.size());
+  if (rates_ && event.entity < streams + meetings_.size()) {
+    if (event.version != rates_->version(event.entity)) {
+      return;  // its end has moved
+    }
+    if (rates_->takes_kernels() || steps_[event.task].kind != Step::Kind::kernel) {
+      rates_->end(event.entity);
+    }
+  }
+  ++result_.events;
   if (event.entity < streams) {
     const std::uint32_t who = event.entity >> slot_bits_;
-    start_what_can(who, finish(who, event.task, streams_[event.entity].since), event.task);
+    start_what_can(who, finish(who, event.task, streams_[event.entity].started), event.task);
     return;
   }
   const std::uint32_t place = event.entity - streams;
@@ -138,7 +211,7 @@ std::uint32_t Simulation::try_start(std::uint32_t who, StreamSlot slot, TaskId c
   }
   if (now_ < step.launched) {
     const auto launches = static_cast<std::uint32_t>(streams_.size() + meetings_.size());
-    queue_.push(step.launched, {launches + stream(who, slot), task});
+    queue_.push(step.launched, {launches + stream(who, slot), task, 0});
     return 0;
   }
   if (step.also_compute || slot == kComputeSlot) {
@@ -162,7 +235,8 @@ bool Simulation::waits_are_over(std::uint32_t who, const Step& step) const {
 std::uint32_t Simulation::start(std::uint32_t who, TaskId task, const Step& step) {
   Stream& own = streams_[stream(who, step.slot)];
   own.busy = true;
-  own.since = now_;
+  own.arrived = now_;
+  own.started = now_;
   if (step.also_compute) {
     streams_[stream(who, kComputeSlot)].busy = true;
   }
@@ -179,8 +253,7 @@ std::uint32_t Simulation::start(std::uint32_t who, TaskId task, const Step& step
   if (step.seconds == Seconds(0)) {
     return finish(who, task, now_);
   }
-  queue_.push(now_ + factors_.of(who, step.component, task) * step.seconds,
-              {stream(who, step.slot), task});
+  begin_work(stream(who, step.slot), task, factors_.of(who, step.component, task) * step.seconds);
   return 0;
 }
 
@@ -193,18 +266,19 @@ void Simulation::meet(std::uint32_t who, TaskId task, const Step& step) {
   }
   meeting.arrived = 0;
   meeting.start = now_;
-  queue_.push(now_ + step.seconds, {static_cast<std::uint32_t>(streams_.size()) + place, task});
+  begin_work(static_cast<std::uint32_t>(streams_.size()) + place, task, step.seconds);
 }
 
 /// A rank comes to a hop of a ring. A rank's hop starts when both its neighbours are ready for it
 /// too: one to send, the other to receive.
 void Simulation::hop(std::uint32_t who, TaskId task, const Step& step) {
-  const std::uint32_t parity = streams_[stream(who, step.slot)].next & 1U;
-  for (const std::uint32_t other : who_meets_->neighbours(who, step.slot)) {
-    std::uint8_t& arrived = hops_[stream(other, step.slot)].arrived[parity];
-    if (++arrived == who_meets_->ring_partners(other, step.slot)) {
+  const std::size_t rings = who_meets_->rings().size();
+  for (const std::uint32_t other : who_meets_->neighbours(who, step.ring)) {
+    std::uint8_t& arrived = hops_[other * rings + step.ring].arrived[step.hops_before & 1U];
+    if (++arrived == who_meets_->ring_partners(other, step.ring)) {
       arrived = 0;
-      queue_.push(now_ + step.seconds, {stream(other, step.slot), task});
+      streams_[stream(other, step.slot)].started = now_;
+      begin_work(stream(other, step.slot), task, step.seconds);
     }
   }
 }
@@ -225,7 +299,7 @@ std::uint32_t Simulation::finish(std::uint32_t who, TaskId task, Seconds started
     compute.busy = false;
     ++compute.next;
     compute.free = now_;
-    book_idle(who, task, now_ - own.since);
+    book_idle(who, task, now_ - own.arrived);
   }
   end_[who] = now_;
   last_[who] = task;
@@ -273,8 +347,12 @@ EventResult Simulation::conclude() {
         step.kind == Step::Kind::kernel ? factors_.of(who, step.component, task) : 1.0;
     book_time(time, op_of(task), factor * step.seconds);
   }
-  for (std::size_t i = 0; i < time.busy_by_collective.size(); ++i) {
-    time.exposed_communication += idle_[who].collective[i];
+  time.compute_busy = streams_[stream(who, kComputeSlot)].busy_seconds;
+  time.exposed_host_copy = idle_[who].host_copy;
+  time.exposed_launch = idle_[who].launch;
+  time.exposed_by_collective = idle_[who].collective;
+  for (const Seconds exposed : time.exposed_by_collective) {
+    time.exposed_communication += exposed;
   }
   return result_;
 }

@@ -1,13 +1,16 @@
 // One run of the event reader (event.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/engine/event/event.h"
 #include "sim/engine/event/event_queue.h"
 #include "sim/engine/event/meetings.h"
 #include "sim/engine/event/rank_classes.h"
+#include "sim/engine/event/rates.h"
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/event/variation.h"
 
@@ -38,14 +41,17 @@ class Simulation {
     bool also_compute = false;
     Kind kind = Kind::kernel;
     Component component = Component::attention;
+    std::uint32_t ring = 0;         // of a hop
+    std::uint32_t hops_before = 0;  // around its ring
   };
 
   /// One stream of one class of ranks.
   struct Stream {
     std::uint32_t next = 0;  // tasks that have ended
     bool busy = false;
-    Seconds since;  // when the task under way started; of a collective, when its rank came to it
-    Seconds free;   // when the last task ended
+    Seconds arrived;  // when the rank came to the task under way
+    Seconds started;  // when that started: a collective waits for its partners
+    Seconds free;     // when the last task ended
     Seconds busy_seconds;
   };
 
@@ -54,8 +60,8 @@ class Simulation {
     Seconds start;
   };
 
-  /// Arrivals at a rank's hop and at the next one, by parity of the task's place on its stream: a
-  /// neighbour may be one hop ahead, not more.
+  /// Arrivals of a class and its neighbours at its hop around a ring and at the next one, by
+  /// parity: a neighbour may be one hop ahead, not more.
   struct Hop {
     std::array<std::uint8_t, 2> arrived{};
   };
@@ -70,12 +76,15 @@ class Simulation {
   struct Event {
     std::uint32_t entity = 0;  // a stream, a meeting, or a stream that the host launches on
     TaskId task = 0;
+    std::uint32_t version = 0;  // of the entity's speed
   };
 
   /// The op of a cause that is the host's launch.
   static constexpr TaskId kLaunch = 0xffffffff;
 
   void fold();
+  /// Prepares for work that runs beside other work, when there is such in the schedule.
+  void prepare_rates(const Machine& machine);
   void unroll(const std::vector<Seconds>& seconds_of_op, Seconds launch);
 
   [[nodiscard]] std::uint32_t stream(std::uint32_t who, StreamSlot slot) const {
@@ -86,7 +95,9 @@ class Simulation {
     return schedule_.program().op(schedule_.task(task).op);
   }
 
+  void settle_rates();
   void handle(const Event& event);
+  void begin_work(std::uint32_t entity, TaskId task, Seconds seconds);
   void start_what_can(std::uint32_t who, std::uint32_t slots, TaskId cause);
   std::uint32_t try_start(std::uint32_t who, StreamSlot slot, TaskId cause);
   std::uint32_t start(std::uint32_t who, TaskId task, const Step& step);
@@ -108,10 +119,11 @@ class Simulation {
   std::vector<Step> steps_;        // by TaskId
   std::vector<Stream> streams_;    // by class and slot
   std::vector<Meeting> meetings_;  // by number in who_meets_
-  std::vector<Hop> hops_;          // by class and slot
+  std::vector<Hop> hops_;          // by class and ring
   std::vector<Idle> idle_;         // by class
   std::vector<TaskId> last_;       // by class: the task that ended last
   std::vector<Seconds> end_;       // by class
+  std::optional<Rates> rates_;
   EventQueue<Event> queue_;
   Seconds now_;
   EventResult result_;

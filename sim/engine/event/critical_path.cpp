@@ -1,0 +1,239 @@
+#include "sim/engine/event/critical_path.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "sim/engine/event/meetings.h"
+
+namespace trireme::engine {
+
+using program::Op;
+using program::Program;
+
+namespace {
+
+/// What every class of ranks did in one run.
+class Run {
+ public:
+  Run(const Schedule& schedule, const Machine& machine, const EventOptions& options)
+      : schedule_(schedule),
+        classes_(classes_of(schedule.program(), options)),
+        meetings_(schedule, classes_),
+        spans_(classes_.first_rank.size() * schedule.tasks().size()) {
+    result_ = simulate(schedule, machine, options, [&](const TaskRecord& record) {
+      const std::uint32_t of_rank = classes_.class_of_rank[static_cast<std::size_t>(record.rank)];
+      spans_[place(of_rank, record.task)] = {record.start, record.end};
+      last_ = {of_rank, record.task};
+    });
+  }
+
+  struct At {
+    std::uint32_t who = 0;
+    TaskId task = 0;
+  };
+
+  struct Span {
+    Seconds start;
+    Seconds end;
+  };
+
+  [[nodiscard]] const std::optional<EventResult>& result() const { return result_; }
+
+  /// The task that ends last.
+  [[nodiscard]] At last() const { return last_; }
+
+  [[nodiscard]] Span span(At at) const { return spans_[place(at.who, at.task)]; }
+
+  /// What a task waited for when it started; empty where that was the host, or nothing.
+  [[nodiscard]] std::optional<At> waited_for(At at) const {
+    const Seconds start = span(at).start;
+    std::optional<At> found = before(at, start);
+    if (found) {
+      return found;
+    }
+    for (const std::uint32_t partner : partners(at)) {
+      found = before({partner, at.task}, start);
+      if (found) {
+        return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  [[nodiscard]] std::size_t place(std::uint32_t who, TaskId task) const {
+    return who * schedule_.tasks().size() + task;
+  }
+
+  /// The task of the same rank that ended at `time` and that `at` follows.
+  [[nodiscard]] std::optional<At> before(At at, Seconds time) const {
+    const Task& task = schedule_.task(at.task);
+    const auto ends_then = [&](TaskId earlier) { return span({at.who, earlier}).end == time; };
+    const auto on_stream = [&](StreamSlot slot) -> std::optional<At> {
+      const auto tasks = schedule_.tasks_of(slot);
+      const auto own = std::lower_bound(tasks.begin(), tasks.end(), at.task);
+      if (own == tasks.begin() || !ends_then(*(own - 1))) {
+        return std::nullopt;
+      }
+      return At{at.who, *(own - 1)};
+    };
+    std::optional<At> found = on_stream(task.slot);
+    if (!found && task.also_compute) {
+      found = on_stream(kComputeSlot);
+    }
+    for (const Wait& wait : schedule_.waits(task)) {
+      const TaskId earlier = schedule_.tasks_of(wait.slot)[wait.ordinal];
+      if (!found && ends_then(earlier)) {
+        found = At{at.who, earlier};
+      }
+    }
+    return found;
+  }
+
+  /// The classes that a task's class meets in it.
+  [[nodiscard]] std::span<const std::uint32_t> partners(At at) const {
+    const Task& task = schedule_.task(at.task);
+    const Op& op = schedule_.program().op(task.op);
+    if (op.function != program::Function::collective) {
+      return {};
+    }
+    return meets_neighbours(op) ? meetings_.neighbours(at.who, meetings_.ring_of(task.slot, op))
+                                : meetings_.members(meetings_.of(at.who, task.slot));
+  }
+
+  const Schedule& schedule_;
+  RankClasses classes_;
+  Meetings meetings_;
+  std::vector<Span> spans_;  // by class and task
+  std::optional<EventResult> result_;
+  At last_;
+};
+
+/// What makes executions one term to a reader.
+auto key_of(const Op& op) {
+  return std::make_tuple(op.phase, op.component, op.label, op.function, op.collective);
+}
+
+class Terms {
+ public:
+  explicit Terms(const Program& program) : term_of_op_(program.ops().size()) {
+    for (std::size_t i = 0; i < term_of_op_.size(); ++i) {
+      const Op& op = program.op(static_cast<program::OpId>(i));
+      const auto same = std::find_if(first_op_.begin(), first_op_.end(), [&](program::OpId id) {
+        return key_of(program.op(id)) == key_of(op);
+      });
+      term_of_op_[i] = static_cast<std::size_t>(same - first_op_.begin());
+      if (same == first_op_.end()) {
+        first_op_.push_back(static_cast<program::OpId>(i));
+      }
+    }
+    terms_.resize(first_op_.size());
+    for (std::size_t i = 0; i < terms_.size(); ++i) {
+      const Op& op = program.op(first_op_[i]);
+      terms_[i].phase = op.phase;
+      terms_[i].component = op.component;
+      terms_[i].operation = op.label;
+      terms_[i].function = program::info(op.function).name;
+      if (op.function == program::Function::collective) {
+        terms_[i].collective = op.collective;
+        terms_[i].function = name(op.collective);
+      }
+    }
+  }
+
+  void book(program::OpId op, Seconds seconds) {
+    ledger::CriticalTerm& term = terms_[term_of_op_[op]];
+    ++term.executions;
+    term.on_path += seconds;
+  }
+
+  /// The terms on the path, the largest first, with the step as `step_with(factors)` finds it.
+  template <class StepWith>
+  std::vector<ledger::CriticalTerm> by_size(std::size_t tried, StepWith step_with) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < terms_.size(); ++i) {
+      if (terms_[i].on_path > Seconds(0)) {
+        order.push_back(i);
+      }
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return terms_[a].on_path > terms_[b].on_path;
+    });
+    std::vector<ledger::CriticalTerm> sorted;
+    for (const std::size_t term : order) {
+      if (sorted.size() < tried) {
+        terms_[term].step_at_half = step_with(factors(term, 0.5));
+        terms_[term].step_without = step_with(factors(term, 0));
+      }
+      sorted.push_back(terms_[term]);
+    }
+    return sorted;
+  }
+
+ private:
+  [[nodiscard]] std::vector<double> factors(std::size_t term, double factor) const {
+    std::vector<double> factors(term_of_op_.size(), 1);
+    for (std::size_t op = 0; op < factors.size(); ++op) {
+      if (term_of_op_[op] == term) {
+        factors[op] = factor;
+      }
+    }
+    return factors;
+  }
+
+  std::vector<std::size_t> term_of_op_;
+  std::vector<program::OpId> first_op_;
+  std::vector<ledger::CriticalTerm> terms_;
+};
+
+}  // namespace
+
+std::optional<ledger::CriticalPath> critical_path(const Schedule& schedule,
+                                                  const Machine& machine,
+                                                  const EventOptions& options,
+                                                  std::size_t tried) {
+  const Run run(schedule, machine, options);
+  if (!run.result()) {
+    return std::nullopt;
+  }
+  ledger::CriticalPath path;
+  path.step = run.result()->time.step;
+  if (schedule.tasks().empty()) {
+    return path;
+  }
+  Terms terms(schedule.program());
+  std::optional<Run::At> at = run.last();
+  while (at) {
+    const Run::Span span = run.span(*at);
+    const program::OpId id = schedule.task(at->task).op;
+    const Op& op = schedule.program().op(id);
+    const Seconds seconds = span.end - span.start;
+    terms.book(id, seconds);
+    if (op.function == program::Function::collective) {
+      path.collectives[ledger::index(op.collective)] += seconds;
+    } else {
+      path.kernels[ledger::index(op.component)] += seconds;
+    }
+    if (span.start == Seconds(0)) {
+      break;
+    }
+    at = run.waited_for(*at);
+    if (!at) {
+      path.launch = span.start;
+    }
+  }
+  path.terms = terms.by_size(tried, [&](std::vector<double> factors) {
+    EventOptions changed = options;
+    for (std::size_t op = 0; op < options.op_factors.size(); ++op) {
+      factors[op] *= options.op_factors[op];
+    }
+    changed.op_factors = std::move(factors);
+    return simulate(schedule, machine, changed)->time.step;
+  });
+  return path;
+}
+
+}  // namespace trireme::engine
