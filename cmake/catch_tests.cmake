@@ -16,6 +16,9 @@ function(trireme_tests kind)
   if(TARGET trireme)
     add_dependencies(${target} trireme)
   endif()
+  if(TARGET trireme-calibrate)
+    add_dependencies(${target} trireme-calibrate)
+  endif()
 
   set(tests_file "${CMAKE_CURRENT_BINARY_DIR}/${target}.cmake")
   add_custom_command(

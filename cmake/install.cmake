@@ -12,6 +12,9 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/sim"
 if(TARGET trireme)
   install(TARGETS trireme)
 endif()
+if(TARGET trireme-calibrate)
+  install(TARGETS trireme-calibrate)
+endif()
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/trireme")
 install(EXPORT trireme_targets NAMESPACE trireme:: DESTINATION "${package_dir}")

@@ -19,8 +19,8 @@ constexpr std::array kCommands = {
             "",
             0,
             0,
-            "  trireme-calibrate run -o measured\n"
-            "  mpirun -n 8 trireme-calibrate run -o measured\n",
+            "  trireme calibrate run -o measured\n"
+            "  mpirun -n 8 trireme calibrate run -o measured\n",
             add_run_options,
             run_run},
     Command{"import",

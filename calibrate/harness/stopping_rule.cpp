@@ -35,7 +35,8 @@ void StoppingRule::add(Seconds sample, Seconds elapsed) {
 
 bool StoppingRule::done() const {
   const auto samples = static_cast<std::int64_t>(ordered_.size());
-  return samples > 0 && (settled() || samples >= limits_.most_samples || elapsed_ >= limits_.time);
+  const bool time_is_up = elapsed_ >= limits_.time && samples >= limits_.fewest_samples;
+  return settled() || samples >= limits_.most_samples || time_is_up;
 }
 
 bool StoppingRule::settled() const {

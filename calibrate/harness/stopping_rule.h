@@ -10,7 +10,8 @@
 namespace trireme::calibrate {
 
 struct StoppingLimits {
-  std::int64_t least_samples = 9;
+  std::int64_t fewest_samples = 3;  // even when the time is up
+  std::int64_t least_samples = 9;   // before the interval counts
   std::int64_t most_samples = 1000;
   double relative_interval = 0.02;  // half of the median's interval, as a fraction of the median
   Seconds time = Seconds(1);        // for the repeats of one point

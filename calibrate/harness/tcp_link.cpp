@@ -36,6 +36,8 @@ constexpr std::uint32_t kLargestFrame = 1U << 24;
 /// Rank 0 finds out first who is missing, and says so, before the others give rank 0 up.
 constexpr milliseconds kForVerdict(3000);
 constexpr milliseconds kBetweenTries(50);
+/// In the place of the failed rank where rank 0 has said which it is, and says it to the user.
+constexpr std::int64_t kTold = -1;
 
 void append_length(std::string& bytes, std::size_t length) {
   for (int shift = 0; shift < 32; shift += 8) {
@@ -266,7 +268,7 @@ class TcpLink final : public RankLink {
     }
     if (!connection->frames.empty() && connection->frames.front().kind == FrameKind::failure) {
       const std::string words = connection->frames.front().text;
-      give_up(static_cast<std::int64_t>(rank_ == 0 ? peer : 0), printable(words));
+      give_up(rank_ == 0 ? static_cast<std::int64_t>(peer) : kTold, printable(words));
     }
     if (connection->frames.empty() && !connection->lost.empty()) {
       give_up(static_cast<std::int64_t>(rank_ == 0 ? peer : 0),

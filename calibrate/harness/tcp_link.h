@@ -11,7 +11,7 @@ namespace trireme::calibrate {
 
 /// Connects rank `rank` of `ranks`. Every rank gives the same rendezvous and token. Throws
 /// RankFailure that names a rank that has not come within `limits.connect`, and Error (device) when
-/// rank 0 cannot listen there.
+/// rank 0 cannot listen there. A RankFailure of which rank 0 has told has the rank -1.
 [[nodiscard]] std::unique_ptr<RankLink> connect_by_tcp(std::int64_t rank,
                                                        std::int64_t ranks,
                                                        const Rendezvous& rendezvous,

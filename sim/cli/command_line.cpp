@@ -184,6 +184,11 @@ ExitCode run_parsed(const std::vector<std::string>& arguments) {
   if (const auto at = command_at(arguments)) {
     command = &find_command(arguments[*at]);
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(*at));
+    if (command->writes == Writes::by_another_program) {
+      Invocation call;
+      call.rest = std::move(rest);
+      return command->run(call);
+    }
   }
   po::variables_map values = parse(rest, command);
   if (is_set(values, "help")) {
@@ -251,7 +256,13 @@ std::string help_text(const Command& command) {
 }
 
 ExitCode run_help(const Invocation& call) {
-  write_result(call, call.argument.empty() ? help_text() : help_text(find_command(call.argument)));
+  const Command* const command = call.argument.empty() ? nullptr : &find_command(call.argument);
+  if (command != nullptr && command->writes == Writes::by_another_program) {
+    Invocation help;
+    help.rest = {"--help"};
+    return command->run(help);
+  }
+  write_result(call, command == nullptr ? help_text() : help_text(*command));
   return ExitCode::done;
 }
 

@@ -12,8 +12,8 @@
 namespace trireme::cli {
 
 /// What a command writes: a result as table, JSON or CSV, one file of its own format, files into a
-/// folder, or plain text.
-enum class Writes : std::uint8_t { result, file, folder, text };
+/// folder, plain text, or whatever another program makes of the arguments behind it.
+enum class Writes : std::uint8_t { result, file, folder, text, by_another_program };
 
 struct Command {
   std::string_view name;
@@ -42,6 +42,7 @@ ExitCode run_models(const Invocation& call);
 ExitCode run_clusters(const Invocation& call);
 ExitCode run_plans(const Invocation& call);
 ExitCode run_profiles(const Invocation& call);
+ExitCode run_calibrate(const Invocation& call);
 ExitCode run_help(const Invocation& call);
 
 /// What `trireme` does without a command.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/program_options.hpp>
 
@@ -19,6 +20,7 @@ struct Invocation {
   std::optional<std::filesystem::path> output;  // of -o; results go to stdout without it
   config::DataSource data;
   std::string argument;                          // what stands behind the command; may be empty
+  std::vector<std::string> rest;                 // all of that, for another program
   boost::program_options::variables_map values;  // of the command's own options
 
   /// The text of one of the command's own options; empty when it was not given.

@@ -107,7 +107,7 @@ RepeatedOperation draw(const CollectivePoint& point, std::int64_t ranks, std::in
   spec.name = "received";
   spec.layout = layouts.to;
   spec.resident = false;
-  spec.role = program::Role::temporary;
+  spec.role = program::Role::workspace;
   const program::TensorId to = builder.declare(spec);
   const std::array in{program::read(from)};
   const std::array out{program::write(to)};

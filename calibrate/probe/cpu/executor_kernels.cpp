@@ -54,7 +54,7 @@ class Draft {
 
   /// A tensor that the operation brings into being.
   TensorId result(std::string_view name, const Shape& shape, ElementType type = ElementType::bf16) {
-    return declare(name, shape, type, Role::temporary, false);
+    return declare(name, shape, type, Role::workspace, false);
   }
 
   program::Op& emit(Function function, std::span<const Operand> operands) {
