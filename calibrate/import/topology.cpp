@@ -13,8 +13,8 @@ namespace trireme::calibrate {
 namespace {
 
 constexpr std::array<std::string_view, 5> kPathNames = {"PIX", "PXB", "PHB", "NODE", "SYS"};
-constexpr std::array<std::string_view, 4> kWiringNames = {
-    "not stated", "none", "direct", "by a switch"};
+constexpr std::array<std::string_view, 5> kWiringNames = {
+    "not stated", "none", "in a mesh", "between some pairs", "by a switch"};
 
 struct GpuPreset {
   std::string_view pci_device;
@@ -49,19 +49,27 @@ std::string gpu_of(const Topology& topology, const MachineStatements& statements
   return statements.gpu.empty() ? gpu_preset(topology) : statements.gpu;
 }
 
-/// The word of `intra`: the reader of clusters knows nvswitch and refuses the others.
+/// The word of `intra`: the reader of clusters refuses those that sim does not model.
 std::string_view intra_word(NvlinkWiring wiring) {
   switch (wiring) {
     case NvlinkWiring::switched:
       return "nvswitch";
-    case NvlinkWiring::direct:
-      return "nvlink_direct";
+    case NvlinkWiring::mesh:
+      return "nvlink_mesh";
+    case NvlinkWiring::partial:
+      return "nvlink_between_some_pairs";
     case NvlinkWiring::none:
       return "pcie";
     case NvlinkWiring::not_stated:
       return "not_stated";
   }
   return {};
+}
+
+/// Whether the adapters are fewer than the GPUs and as many GPUs share each: a cluster says so.
+bool are_shared_evenly(const Topology& topology) {
+  return !topology.nics.empty() && topology.nics.size() < topology.gpus.size() &&
+         topology.gpus.size() % topology.nics.size() == 0;
 }
 
 std::string quoted(std::string_view text) {
@@ -160,6 +168,9 @@ std::vector<std::string> missing_in_yaml(const Topology& topology,
   if (!topology.rate_per_gpu()) {
     missing.emplace_back("node.nic_per_gpu");
   }
+  if (topology.wiring == NvlinkWiring::none) {
+    missing.emplace_back("node.pcie_per_gpu");
+  }
   if (statements.profile.empty()) {
     missing.emplace_back("profile");
   }
@@ -189,6 +200,13 @@ std::string cluster_yaml(const Topology& topology,
         fmt::format("  nic_per_gpu: {{value: {}, source: {}}}\n", to_text(*rate), quoted(source));
   } else {
     text += "  # nic_per_gpu: not stated, or not the same for every GPU; such as 400 Gbit/s\n";
+  }
+  if (are_shared_evenly(topology)) {
+    text += fmt::format(
+        "  nics_per_node: {{value: {}, source: {}}}\n", topology.nics.size(), quoted(source));
+  }
+  if (topology.wiring == NvlinkWiring::none) {
+    text += "  # pcie_per_gpu: not stated; such as 25 GB/s in one direction\n";
   }
   text += "# How nodes are joined is not stated: the defaults of a cluster.\nfabric: {}\n";
   if (!statements.profile.empty()) {

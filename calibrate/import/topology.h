@@ -34,7 +34,9 @@ struct TopologyNic {
   std::optional<BytesPerSecond> rate;  // one direction
 };
 
-enum class NvlinkWiring : std::uint8_t { not_stated, none, direct, switched };
+/// How NVLinks join the GPUs: every pair by as many, some pairs or by different numbers, or all by
+/// switches.
+enum class NvlinkWiring : std::uint8_t { not_stated, none, mesh, partial, switched };
 
 [[nodiscard]] std::string_view name(NvlinkWiring wiring);
 

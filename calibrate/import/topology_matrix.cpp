@@ -290,10 +290,9 @@ class MatrixReader {
     } else if (alike && others * most > kMostNvlinks) {
       topology.wiring = NvlinkWiring::switched;
     } else if (others > 1) {
-      topology.wiring = NvlinkWiring::direct;
+      topology.wiring = alike ? NvlinkWiring::mesh : NvlinkWiring::partial;
     } else {
-      topology.notes.emplace_back(
-          "between two GPUs the matrix does not tell direct links from a switch");
+      topology.notes.emplace_back("of two GPUs a matrix does not tell direct links from a switch");
     }
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       std::int64_t sum = 0;

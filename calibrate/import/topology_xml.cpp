@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <pugixml.hpp>
@@ -171,7 +172,7 @@ class XmlReader {
         fail(gpu, "the GPU has no dev");
       }
       number = *stated;
-      read.links = count_links(gpu);
+      read.links = count_links(gpu, bus_id);
       read.chip_to_chip = !gpu.child("c2c").empty();
     }
     if (!numbers_.insert(number).second) {
@@ -189,7 +190,7 @@ class XmlReader {
     topology_.gpus.push_back(std::move(read));
   }
 
-  std::int64_t count_links(const pugi::xml_node& gpu) {
+  std::int64_t count_links(const pugi::xml_node& gpu, const std::string& bus_id) {
     constexpr std::int64_t kMost = 1000;
     std::int64_t sum = 0;
     for (const pugi::xml_node& link : gpu.children("nvlink")) {
@@ -200,6 +201,9 @@ class XmlReader {
       sum += *count;
       const bool to_switch = attribute(link, "tclass").starts_with("0x0680");
       (to_switch ? to_switches_ : to_gpus_) = true;
+      if (!to_switch) {
+        direct_links_[{bus_id, printable(attribute(link, "target"))}] += *count;
+      }
     }
     return sum;
   }
@@ -243,7 +247,7 @@ class XmlReader {
     } else if (to_switches_ && !to_gpus_) {
       topology_.wiring = NvlinkWiring::switched;
     } else if (to_gpus_ && !to_switches_) {
-      topology_.wiring = NvlinkWiring::direct;
+      topology_.wiring = is_mesh() ? NvlinkWiring::mesh : NvlinkWiring::partial;
     } else if (!to_gpus_) {
       topology_.wiring = NvlinkWiring::none;
     }
@@ -252,6 +256,20 @@ class XmlReader {
           fmt::format("{} network devices without a PCI device are left out", virtual_nics_));
     }
     return std::move(topology_);
+  }
+
+  /// Whether every GPU has as many links to each other one.
+  [[nodiscard]] bool is_mesh() const {
+    std::set<std::int64_t> counts;
+    for (const TopologyGpu& a : topology_.gpus) {
+      for (const TopologyGpu& b : topology_.gpus) {
+        if (a.bus_id != b.bus_id) {
+          const auto found = direct_links_.find({a.bus_id, b.bus_id});
+          counts.insert(found == direct_links_.end() ? 0 : found->second);
+        }
+      }
+    }
+    return counts.size() == 1;
   }
 
   /// In the order of their numbers, as a process sees them.
@@ -276,6 +294,7 @@ class XmlReader {
   bool devices_only_ = false;  // no <gpu> anywhere
   bool to_switches_ = false;
   bool to_gpus_ = false;
+  std::map<std::pair<std::string, std::string>, std::int64_t> direct_links_;  // by bus
   std::optional<std::int64_t> numa_;  // of the processor at hand
   int bridges_ = 0;
   std::int64_t virtual_nics_ = 0;
