@@ -15,6 +15,7 @@
 
 #include "calibrate/cli/commands.h"
 #include "calibrate/cli/cpu_machine.h"
+#include "calibrate/cli/run_gpu.h"
 #include "calibrate/harness/cpu_environment.h"
 #include "calibrate/harness/harness.h"
 #include "calibrate/harness/interruption.h"
@@ -126,20 +127,22 @@ constexpr std::array kProbes = {
 #endif
 };
 
+std::vector<std::string> names_of_probes(const Invocation& call) {
+  return call.values.count("probe") == 0 ? std::vector<std::string>()
+                                         : call.values["probe"].as<std::vector<std::string>>();
+}
+
 std::vector<std::unique_ptr<Probe>> chosen_probes(const Invocation& call,
                                                   const Machine& machine,
                                                   Grid grid) {
-  std::vector<std::string> names;
+  const std::vector<std::string> names = names_of_probes(call);
   std::vector<std::string> known;
   for (const ProbeRow& row : kProbes) {
     known.emplace_back(row.name);
   }
-  if (call.values.count("probe") != 0) {
-    names = call.values["probe"].as<std::vector<std::string>>();
-    for (const std::string& name : names) {
-      if (std::find(known.begin(), known.end(), name) == known.end()) {
-        refuse(fmt::format("--probe: {} is not known", in_quotes(name)), hint_near(name, known));
-      }
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      refuse(fmt::format("--probe: {} is not known", in_quotes(name)), hint_near(name, known));
     }
   }
   std::vector<std::unique_ptr<Probe>> probes;
@@ -259,6 +262,9 @@ Options options_of(const Invocation& call) {
   }
   options.grid = grid == "few" ? Grid::few : Grid::full;
   options.limits.repeats.time = parsed(call, "time-per-point", "1 s", parse_time);
+  if (!call.text("time").empty()) {
+    options.limits.whole = parsed(call, "time", "", parse_time);
+  }
   options.limits.repeats.relative_interval = parsed(call, "interval", "2 %", parse_percentage);
   options.link.reply = in_milliseconds(parsed(call, "wait-for-ranks", "60 s", parse_time));
   options.link.connect = options.link.reply;
@@ -317,6 +323,44 @@ std::string in_words(const HarnessResult& result) {
   return text + (result.interrupted ? "; interrupted, the same command goes on from here" : "");
 }
 
+/// Where rows of lasting load are told from those of short bursts of the same points.
+constexpr std::string_view kSustained = " sustained";
+
+/// Rows of one kind of load.
+std::vector<Measurement> rows_of(const MeasurementSet& set, bool sustained) {
+  std::vector<Measurement> rows;
+  for (const Measurement& row : set.measurements) {
+    if (row.environment.ends_with(kSustained) == sustained) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+/// What a GPU does when it has been busy for seconds, in an environment of its own.
+HarnessResult measure_sustained(GpuMachine& gpu,
+                                const Options& options,
+                                RankLink& link,
+                                Environment environment,
+                                MeasurementWriter* writer,
+                                HarnessObserver& observer) {
+  environment.key += kSustained;
+  gpu.describe_under_load(environment);
+  MeasurementSet there;
+  std::vector<Measurement> rows;
+  std::optional<Record> record;
+  if (writer != nullptr) {
+    there = already_there(options.folder);
+    rows = rows_of(there, true);
+    writer->append(environment);
+    record.emplace(*writer, rows, there.memory);
+  }
+  HarnessLimits limits = options.limits;
+  limits.warm_up = Seconds(3);  // of each point: until the clock has followed the power
+  return measure(
+      gpu.sustained_probes(), link, limits, environment.key, record ? &*record : nullptr, observer);
+}
+
 ExitCode measure_on(const Options& options, const Invocation& call, Machine machine) {
   RankLink& link = machine.link;
   machine.placement = find_placement(link);
@@ -324,8 +368,17 @@ ExitCode measure_on(const Options& options, const Invocation& call, Machine mach
     refuse("the hosts have different numbers of ranks, or ranks that alternate",
            "start as many ranks on each host, filling one after the other");
   }
-  const auto probes = chosen_probes(call, machine, options.grid);
+  const std::unique_ptr<GpuMachine> gpu = take_gpu(
+      call,
+      {.call_limit = options.link.reply, .layers = {}, .few_points = options.grid == Grid::few},
+      link,
+      machine.placement);
+  const auto probes = gpu != nullptr ? named_probes(gpu->probes(), names_of_probes(call))
+                                     : chosen_probes(call, machine, options.grid);
   Environment environment = cpu_environment(machine.placement, machine.mpi_name());
+  if (gpu != nullptr) {
+    gpu->describe(environment);
+  }
   MeasurementSet there;
   std::unique_ptr<MeasurementWriter> writer;
   std::optional<Record> record;
@@ -335,14 +388,20 @@ ExitCode measure_on(const Options& options, const Invocation& call, Machine mach
     refuse_another_device(there, environment, options.folder);
     environment.key = free_key(there, environment.date);
     writer->append(environment);
+    there.measurements = rows_of(there, false);
     record.emplace(*writer, there.measurements, there.memory);
   }
   Progress progress(link.rank() == 0);
-  const HarnessResult result =
+  HarnessResult result =
       measure(probes, link, options.limits, environment.key, record ? &*record : nullptr, progress);
+  if (gpu != nullptr && !result.interrupted && names_of_probes(call).empty()) {
+    result += measure_sustained(*gpu, options, link, environment, writer.get(), progress);
+  }
   current().set({});
   if (link.rank() == 0) {
-    write_cpu_machine(options.folder, environment);
+    if (gpu == nullptr) {
+      write_cpu_machine(options.folder, environment);
+    }
     note(fmt::format("{}: {}", printable(options.folder.string()), in_words(result)));
   }
   return result.interrupted ? ExitCode::interrupted : ExitCode::done;
@@ -467,10 +526,21 @@ void add_run_options(po::options_description& options) {
       "append measurements here; points that are there are not measured again");
   const std::string probes = "measure this alone, may be repeated: " + probe_names();
   add("probe", po::value<std::vector<std::string>>()->value_name("NAME"), probes.c_str());
+  add("device",
+      po::value<std::string>()->value_name("KIND"),
+      "gpu, cpu, or auto (default): GPUs where there are any; gpu without one ends with exit code "
+      "6");
+  add("study",
+      po::value<std::string>()->value_name("STUDY.yaml"),
+      "on GPUs: measure the matrix products of this study's plans, before the grid");
   add("grid", po::value<std::string>()->value_name("SIZE"), "which points: full (default) or few");
   add("time-per-point",
       po::value<std::string>()->value_name("TIME"),
       "repeat a point no longer than this (default 1 s)");
+  add("time",
+      po::value<std::string>()->value_name("TIME"),
+      "begin no point after this long, such as 500 s, and say which were left out (default: no "
+      "limit)");
   add("interval",
       po::value<std::string>()->value_name("PERCENT"),
       "or until the median is known this well, with 95 % confidence (default 2 %)");

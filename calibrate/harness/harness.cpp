@@ -77,6 +77,10 @@ class Harness {
           ++result_.skipped;
           continue;
         }
+        if (decision == Decision::late) {
+          leave_out(point, "the time is up");
+          continue;
+        }
         observer_.begin(point, at, points);
         if (!std::exchange(started, true)) {
           probe->start(stages_);
@@ -88,7 +92,7 @@ class Harness {
   }
 
  private:
-  enum class Decision : char { measure = 'm', skip = 's', stop = 'x' };
+  enum class Decision : char { measure = 'm', skip = 's', late = 'l', stop = 'x' };
 
   /// Rank 0 decides, and any rank that was interrupted.
   Decision decide(const Point& point) {
@@ -97,7 +101,9 @@ class Harness {
       const bool there = std::any_of(record_->there.begin(),
                                      record_->there.end(),
                                      [&](const Measurement& row) { return row.point == point; });
-      own[0] = static_cast<char>(there ? Decision::skip : Decision::measure);
+      own[0] = static_cast<char>(there                           ? Decision::skip
+                                 : since(start_) > limits_.whole ? Decision::late
+                                                                 : Decision::measure);
     }
     if (interrupted()) {
       own[0] = static_cast<char>(Decision::stop);
@@ -121,6 +127,13 @@ class Harness {
     return {};
   }
 
+  void leave_out(const Point& point, const std::string& reason) {
+    ++result_.left_out;
+    if (record_ != nullptr) {
+      observer_.left_out(point, reason);
+    }
+  }
+
   void measure_point(Probe& probe, const Point& point) {
     std::unique_ptr<Trial> trial;
     std::string refused;
@@ -131,10 +144,7 @@ class Harness {
     }
     refused = first_reason(refused);
     if (!refused.empty()) {
-      ++result_.left_out;
-      if (record_ != nullptr) {
-        observer_.left_out(point, refused);
-      }
+      leave_out(point, refused);
       return;
     }
     trial->verify();
@@ -192,10 +202,20 @@ class Harness {
   const Record* record_;
   HarnessObserver& observer_;
   RecordedStages stages_;
+  Clock::time_point start_ = Clock::now();
   HarnessResult result_;
 };
 
 }  // namespace
+
+HarnessResult& HarnessResult::operator+=(const HarnessResult& other) {
+  measured += other.measured;
+  skipped += other.skipped;
+  left_out += other.left_out;
+  unsettled += other.unsettled;
+  interrupted = interrupted || other.interrupted;
+  return *this;
+}
 
 HarnessResult measure(std::span<const std::unique_ptr<Probe>> probes,
                       RankLink& link,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ struct HarnessLimits {
   Seconds warm_up = Seconds(0.02);       // at least, of each point
   Seconds least_sample = Seconds(2e-4);  // shorter runs are repeated inside one sample
   std::int64_t most_runs_per_sample = 10000;
+  /// For all points: those that are not begun by then are left out.
+  Seconds whole = Seconds(std::numeric_limits<double>::infinity());
 };
 
 /// Sees what the harness is at.
@@ -44,6 +47,8 @@ struct HarnessResult {
   std::int64_t left_out = 0;   // could not be run
   std::int64_t unsettled = 0;  // of those measured, the time was up first
   bool interrupted = false;
+
+  HarnessResult& operator+=(const HarnessResult& other);
 };
 
 /// What rank 0 has and the other ranks have not.

@@ -72,6 +72,10 @@ std::string libraries() {
 }
 
 std::string missing() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    return "no NVIDIA driver is installed";
+  }
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess) {
