@@ -110,11 +110,13 @@ std::optional<Seconds> collective_op_time(const Program& program,
 /// The streams' clocks inside one segment.
 class SegmentClock {
  public:
-  explicit SegmentClock(const Program& program) : program_(program) {}
+  SegmentClock(const Program& program, Seconds launch) : program_(program), launch_(launch) {}
 
   void start(std::span<const Op> ops) {
     stream_.fill(Seconds(0));
     compute_busy_ = Seconds(0);
+    launched_ = Seconds(0);
+    launch_idle_ = Seconds(0);
     length_ = Seconds(0);
     ++segment_;
     overlaps_ = std::any_of(ops.begin(), ops.end(), [](const Op& op) { return !op.blocking; });
@@ -131,6 +133,15 @@ class SegmentClock {
     if (overlaps_) {  // else every operation waits for all before it
       begin = std::max(begin, operands_ready(op));
     }
+    if (begin < launched_) {
+      if (op.blocking || op.stream == program::kComputeStream) {
+        launch_idle_ += launched_ - std::max(begin, stream_[program::kComputeStream]);
+      }
+      begin = launched_;
+    }
+    if (duration > Seconds(0)) {
+      launched_ += launch_;
+    }
     const Seconds end = begin + duration;
     stream_[op.stream] = end;
     length_ = std::max(length_, end);
@@ -145,10 +156,18 @@ class SegmentClock {
     }
   }
 
-  [[nodiscard]] Seconds length() const { return length_; }
+  /// Until all streams have done their work, and the host has issued all of it.
+  [[nodiscard]] Seconds length() const { return std::max(length_, launched_); }
 
-  /// Time in which the compute stream stands still.
-  [[nodiscard]] Seconds exposed() const { return length() - compute_busy_; }
+  [[nodiscard]] Seconds compute_busy() const { return compute_busy_; }
+
+  /// Time in which the compute stream stands still until the host has issued its work.
+  [[nodiscard]] Seconds exposed_launch() const { return launch_idle_ + (length() - length_); }
+
+  /// Time in which the compute stream stands still for another reason.
+  [[nodiscard]] Seconds exposed_communication() const {
+    return length() - compute_busy_ - exposed_launch();
+  }
 
  private:
   /// When a tensor's memory was last written and last read, in one segment.
@@ -188,10 +207,13 @@ class SegmentClock {
   }
 
   const Program& program_;
+  Seconds launch_;  // host time of one launch
   std::uint32_t segment_ = 0;
   bool overlaps_ = false;  // in this segment, operations may run beside each other
   std::array<Seconds, program::kStreams + 1> stream_{};
   Seconds compute_busy_;
+  Seconds launched_;  // when the host has issued what came before
+  Seconds launch_idle_;
   Seconds length_;
   std::vector<Accesses> accesses_;
 };
@@ -224,7 +246,7 @@ std::optional<Seconds> op_time(const Program& program, const Op& op, const Machi
 
 std::optional<ledger::TimeLedger> read_time(const Program& program, const Machine& machine) {
   ledger::TimeLedger ledger;
-  SegmentClock clock(program);
+  SegmentClock clock(program, machine.costs.kernel_launch.value_or(Seconds(0)));
   bool known = true;
   program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
     const Segment& segment = program.segments()[node.segment];
@@ -241,7 +263,9 @@ std::optional<ledger::TimeLedger> read_time(const Program& program, const Machin
       book_time(ledger, op, times * duration.value_or(Seconds(0)));
     }
     ledger.step += times * clock.length();
-    ledger.exposed_communication += times * clock.exposed();
+    ledger.exposed_communication += times * clock.exposed_communication();
+    ledger.exposed_launch += times * clock.exposed_launch();
+    ledger.compute_busy += times * clock.compute_busy();
   });
   if (!known) {
     return std::nullopt;

@@ -30,7 +30,8 @@ struct Machine {
 /// EQ analytic-step-time: T = sum over segments N max over streams t
 ///   t  clock of a stream at the segment's end: an operation starts when its stream is free, its
 ///      inputs are there and nothing still reads what it overwrites; a blocking one also stops the
-///      compute stream                                                         [seconds]
+///      compute stream. The host is one of the streams: it issues one operation after the other,
+///      each before it starts                                                  [seconds]
 ///   N  executions of the segment in a step                                    [1]
 /// Source: derived, docs/decisions/0001-step-program.md
 /// Valid:  no contention between streams, no jitter; bounds the event engine from above
