@@ -2,6 +2,7 @@
 #include "sim/engine/event/event.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "sim/engine/analytic.h"
@@ -30,6 +31,13 @@ Machine machine_of(const plan::Plan& plan) {
                          cost::AttentionPassCosts{FlopsPerSecond(1e12), 200}};
   kernel.sustained_after = Seconds(1e9);
   machine.costs.attention = {kernel, kernel, kernel};
+  cost::SendRecvCosts& hop = machine.costs.collectives.send_recv.emplace();
+  hop.start = Seconds(1e-9);
+  hop.channel_rate = BytesPerSecond(1e9);
+  hop.link_rate = BytesPerSecond(1e9);
+  hop.channels = 1;
+  hop.channel_bytes = Bytes(1 << 20);
+  machine.costs.multi_node.send_recv.emplace().nic_efficiency = 0.9;
   cost::MultiNodeCosts& outside = machine.costs.multi_node;
   outside.all_to_all.emplace().nic_efficiency = 0.9;
   outside.ring = {.all_gather_step = Seconds(1e-9),
@@ -50,6 +58,57 @@ bool overlaps(const program::Program& program) {
   return std::any_of(program.ops().begin(), program.ops().end(), [](const program::Op& op) {
     return op.function == program::Function::collective && !op.blocking;
   });
+}
+
+/// Seconds that the fullest stream of a program is busy; what blocks occupies compute too.
+double longest_stream(const program::Program& program, const Machine& machine) {
+  std::array<double, program::kStreams + 1> busy{};
+  program::for_each_op(program, [&](program::OpId, const program::Op& op, std::int64_t times) {
+    const double seconds =
+        static_cast<double>(times) * engine::op_time(program, op, machine).value().value();
+    busy[op.stream] += seconds;
+    if (op.blocking && op.stream != program::kComputeStream) {
+      busy[program::kComputeStream] += seconds;
+    }
+  });
+  return *std::max_element(busy.begin(), busy.end());
+}
+
+TEST_CASE("with overlap, event lies between the longest stream and analytic",
+          "[property][engine]") {
+  const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
+  int overlapping = 0;
+  for (std::uint64_t seed = first; seed < first + 60; ++seed) {
+    const plan::Plan plan = test::random_plan(seed);
+    CAPTURE(seed, test::describe(plan));
+    const program::Program program = plan::lower(plan);
+    const Machine machine = machine_of(plan);
+    const auto analytic = engine::read_time(program, machine);
+    REQUIRE(analytic.has_value());
+    const double event = step(Schedule(program), machine).value();
+    CHECK(event >= longest_stream(program, machine) * (1 - 1e-12));
+    CHECK(event <= analytic->step.value() * (1 + 1e-12));
+    overlapping += overlaps(program) ? 1 : 0;
+  }
+  CHECK(overlapping >= 20);
+}
+
+TEST_CASE("a hidden collective is never slower than an exposed one", "[property][engine]") {
+  // Parameters and gradients only: a ring exchange has other kernels than the collective it
+  // replaces.
+  const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
+  for (std::uint64_t seed = first; seed < first + 60; ++seed) {
+    plan::Plan plan = test::random_plan(seed);
+    plan.overlap_tensor = config::TensorParallelOverlap::none;
+    CAPTURE(seed, test::describe(plan));
+    const program::Program hidden = plan::lower(plan);
+    const program::Program exposed = plan::lower(test::without_overlap(plan));
+    const Machine machine = machine_of(plan);
+    CHECK(step(Schedule(hidden), machine).value() <=
+          step(Schedule(exposed), machine).value() * (1 + 1e-12));
+    CHECK(engine::read_time(hidden, machine)->step.value() <=
+          engine::read_time(exposed, machine)->step.value() * (1 + 1e-12));
+  }
 }
 
 TEST_CASE("event equals analytic with one stream at a time, folded or not", "[property][engine]") {

@@ -98,6 +98,18 @@ void draw_options(Draw& draw, plan::Plan& plan) {
   plan.clip_gradients = draw.coin();
 }
 
+/// Drawn last, so that a seed's plan is the same with overlap and without.
+void draw_overlap(Draw& draw, plan::Plan& plan) {
+  using config::TensorParallelOverlap;
+  plan.overlap_parameters = draw.coin();
+  plan.overlap_gradients = draw.coin();
+  if (plan.mlp == plan::MlpLowering::megatron && plan.sequence_sharded) {
+    plan.overlap_tensor = draw.one_of(std::array{TensorParallelOverlap::none,
+                                                 TensorParallelOverlap::bulk,
+                                                 TensorParallelOverlap::ring_exchange});
+  }
+}
+
 }  // namespace
 
 plan::Plan random_plan(std::uint64_t seed) {
@@ -108,6 +120,14 @@ plan::Plan random_plan(std::uint64_t seed) {
   draw_sizes(draw, plan);
   draw_model(draw, plan.model);
   draw_options(draw, plan);
+  draw_overlap(draw, plan);
+  return plan;
+}
+
+plan::Plan without_overlap(plan::Plan plan) {
+  plan.overlap_parameters = false;
+  plan.overlap_gradients = false;
+  plan.overlap_tensor = config::TensorParallelOverlap::none;
   return plan;
 }
 
@@ -115,7 +135,7 @@ std::string describe(const plan::Plan& plan) {
   const plan::ModelShape& model = plan.model;
   return fmt::format(
       "{}: {} attention, {} mlp{}, P {}, D {}, L {}, h {}, a {}, g {}, d {}, f {}, V {}{}, "
-      "positions {}, S {}, B {} x {}, zero {}{}{}{}, gradients {}{}, {} loss, {}{}",
+      "positions {}, S {}, B {} x {}, zero {}{}{}{}, gradients {}{}, {} loss, {}{}{}{}{}",
       plan.name,
       std::array{"megatron", "ulysses", "gather"}[static_cast<std::size_t>(plan.attention)],
       std::array{"megatron", "replicated"}[static_cast<std::size_t>(plan.mlp)],
@@ -142,7 +162,10 @@ std::string describe(const plan::Plan& plan) {
       plan.gradient_reduce == config::GradientReduce::all_reduce ? " all-reduced" : "",
       config::word_for(config::kLossWords, plan.loss),
       config::word_for(config::kExchangeWords, plan.exchange),
-      plan.recompute_layers ? ", recomputed" : "");
+      plan.recompute_layers ? ", recomputed" : "",
+      plan.overlap_parameters ? ", parameters ahead" : "",
+      plan.overlap_gradients ? ", gradients behind" : "",
+      std::array{"", ", bulk", ", ring exchange"}[static_cast<std::size_t>(plan.overlap_tensor)]);
 }
 
 }  // namespace trireme::test

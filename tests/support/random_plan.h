@@ -13,6 +13,9 @@ namespace trireme::test {
 /// the ranks. Equal seeds draw equal plans.
 [[nodiscard]] plan::Plan random_plan(std::uint64_t seed);
 
+/// The same plan with every collective exposed.
+[[nodiscard]] plan::Plan without_overlap(plan::Plan plan);
+
 /// What a failing test needs to know of a plan, on one line.
 [[nodiscard]] std::string describe(const plan::Plan& plan);
 
