@@ -557,6 +557,14 @@ void check_shapes(std::span<const Tensor> tensors,
     case LayoutRule::attention_forward:
     case LayoutRule::attention_backward:
       return check_attention_shapes(op, tensor(0), tensor(1), tensor(2), tensor(3));
+    case LayoutRule::place_block:
+    case LayoutRule::sum_blocks:
+      for (std::size_t i = 1; i < operands.size(); ++i) {
+        if (tensor(i).local_elements != tensor(0).local_elements) {
+          refuse_shape(op, tensor(i), "it is not as large as the first block");
+        }
+      }
+      return;
     case LayoutRule::collective:
       for (std::size_t i = 0; i < operands.size() / 2; ++i) {
         const Tensor& from = tensor(i);

@@ -500,8 +500,9 @@ TEST_CASE("layouts: every function has an accepted and a refused combination", "
     (row.refused.empty() ? accepted : refused).insert(row.function);
   }
   for (const FunctionInfo& row : function_table()) {
-    if (row.rule == LayoutRule::any || row.rule == LayoutRule::collective) {
-      continue;  // any layout fits; collectives have tests of their own below
+    if (row.rule == LayoutRule::any || row.rule == LayoutRule::collective ||
+        row.rule == LayoutRule::place_block || row.rule == LayoutRule::sum_blocks) {
+      continue;  // any layout fits; collectives and blocks have tests of their own below
     }
     CAPTURE(row.name);
     CHECK(accepted.count(row.function) == 1);
@@ -659,6 +660,123 @@ TEST_CASE("layouts: collectives", "[program]") {
   CHECK(collective(all_reduce, kSum, kWhole, kVector) == refused("to': " + unchanged));
   CHECK(collective(all_reduce, kSum, kWhole, kHidden, ElementType::fp32) ==
         refused("to': " + unchanged));
+}
+
+/// Blocks of one sequence on a ring of two ranks.
+class Ring {
+ public:
+  Ring() : builder(two_ranks()) {}
+
+  TensorId tensor(const Shape& shape, Placement placement, const Block& block = {}) {
+    TensorSpec spec;
+    spec.name = "t";
+    spec.shape = shape;
+    spec.layout = Layout().with(axis_bit(0), placement);
+    spec.block = block;
+    return builder.declare(spec);
+  }
+
+  Builder builder;
+};
+
+const Shape kBlock{{2, "B"}, {2, "S'"}, {8, "h"}};
+constexpr AxisMask kRing = axis_bit(0);
+
+TEST_CASE("blocks: a rank's own tokens are block 0 of every token", "[program]") {
+  Ring ring;
+  const TensorId own = ring.tensor(kHidden, kSequence);
+  const TensorId every = ring.tensor(kHidden, kWhole);
+  const auto place = [&](TensorId from, TensorId to) {
+    return refusal([&] {
+      ring.builder.emit(Function::place_block, "op", {read(from), write(to)});
+    });
+  };
+  CHECK(place(own, ring.builder.declare_block(every, kRing, 0)) == "accepted");
+  CHECK(place(own, ring.builder.declare_block(every, kRing, 1)) ==
+        "operation 'op' (place_block): tensor 't': it is block 1 of the ring, it should be block 0 "
+        "of the ring");
+  CHECK(place(own, every) ==
+        "operation 'op' (place_block): tensor 't': it is not as large as the first block");
+  CHECK(place(ring.tensor(kBlock, kWhole), ring.builder.declare_block(every, kRing, 0)) ==
+        "operation 'op' (place_block): tensor 't' is replicated over 'group': it should be sharded "
+        "along 1");
+}
+
+TEST_CASE("blocks: a hop moves the block by as many ranks", "[program]") {
+  Ring ring;
+  const TensorId every = ring.tensor(kHidden, kWhole);
+  const TensorId zero = ring.builder.declare_block(every, kRing, 0);
+  const TensorId one = ring.builder.declare_block(every, kRing, 1);
+  CHECK(ring.builder.tensor(every).blocks == 2);
+  const auto move = [&](TensorId from, TensorId to, std::int64_t shift) {
+    return refusal([&] { ring.builder.emit_hop("op", kRing, from, to, shift); });
+  };
+  CHECK(move(zero, one, 1) == "accepted");
+  CHECK(move(one, zero, 1) == "accepted");  // 1 + 1 is 0 of two
+  CHECK(move(one, zero, -1) == "accepted");
+  CHECK(move(zero, zero, 1) ==
+        "operation 'op' (collective): tensor 't': it is block 0 of the ring, it should be block 1 "
+        "of the ring");
+  CHECK(move(zero, every, 1) ==
+        "operation 'op' (collective): tensor 't': a collective changes neither logical shape nor "
+        "element type");
+  for (const std::int64_t nowhere : {0, 2, -3}) {
+    CHECK(move(zero, one, nowhere) ==
+          fmt::format("operation 'op': a hop of {} in a ring of 2 reaches no other rank once",
+                      nowhere));
+  }
+}
+
+TEST_CASE("blocks: operands of one product are the same block", "[program]") {
+  Ring ring;
+  TensorSpec weight;
+  weight.name = "weight";
+  weight.role = Role::parameter;
+  weight.shape = kWeight;
+  const TensorId w = ring.builder.declare(weight);
+  const TensorId x = ring.tensor(kHidden, kWhole);
+  const TensorId y = ring.tensor(kHidden, kWhole);
+  const auto multiply = [&](std::int64_t from, std::int64_t to) {
+    const TensorId in = ring.builder.declare_block(x, kRing, from);
+    const TensorId out = ring.builder.declare_block(y, kRing, to);
+    return refusal([&] {
+      ring.builder.emit(Function::gemm_forward, "op", {read(in), read(w), write(out)});
+    });
+  };
+  CHECK(multiply(1, 1) == "accepted");
+  CHECK(multiply(0, 1) ==
+        "operation 'op' (gemm_forward): tensor 't': it is block 1 of the ring, it should be block "
+        "0 of the ring");
+}
+
+TEST_CASE("blocks: parts of the own block add up to the own tokens", "[program]") {
+  Ring ring;
+  const TensorId sum = ring.tensor(kHidden, kSequence);
+  const auto add = [&](const Block& first, const Block& second, Placement placement) {
+    const TensorId a = ring.tensor(kBlock, kSum, first);
+    const TensorId b = ring.tensor(kBlock, placement, second);
+    return refusal([&] {
+      ring.builder.emit(Function::sum_blocks, "op", {read(a), read(b), write(sum)});
+    });
+  };
+  CHECK(add({kRing, 0}, {kRing, 0}, kSum) == "accepted");
+  CHECK(add({kRing, 0}, {kRing, 1}, kSum) ==
+        "operation 'op' (sum_blocks): tensor 't': it is block 1 of the ring, it should be block 0 "
+        "of the ring");
+  CHECK(add({kRing, 0}, {kRing, 0}, kWhole) ==
+        "operation 'op' (sum_blocks): tensor 't' is replicated over 'group': it should be a "
+        "partial sum");
+}
+
+TEST_CASE("blocks: only whole tokens that divide are cut", "[program]") {
+  Ring ring;
+  const std::string refused = "tensor 't': it cannot be cut into 2 blocks of tokens";
+  const auto cut = [&](TensorId tensor) {
+    return refusal([&] { static_cast<void>(ring.builder.declare_block(tensor, kRing, 0)); });
+  };
+  CHECK(cut(ring.tensor({{2, "B"}, {3, "S"}, {8, "h"}}, kWhole)) == refused);
+  const TensorId every = ring.tensor(kHidden, kWhole);
+  CHECK(cut(ring.builder.declare_block(every, kRing, 0)) == refused);
 }
 
 TEST_CASE("layouts: tensors of one collective that are split differently", "[program]") {
