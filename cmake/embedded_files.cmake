@@ -4,7 +4,9 @@ file(GLOB embedded RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/models/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/gpus/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/clusters/*.yaml"
+  "${PROJECT_SOURCE_DIR}/topologies/nccl/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/profiles/*.yaml"
+  "${PROJECT_SOURCE_DIR}/reports/*/law.yaml"
   "${PROJECT_SOURCE_DIR}/reports/*/study.yaml")
 list(SORT embedded)
 
