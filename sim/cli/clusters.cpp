@@ -1,6 +1,7 @@
 #include "sim/cli/commands.h"
 #include "sim/cli/listings.h"
 #include "sim/config/cluster.h"
+#include "sim/config/words.h"
 
 namespace trireme::cli {
 
@@ -30,7 +31,7 @@ ExitCode run_clusters(const Invocation& call) {
                             cluster.gpu.memory_bandwidth,
                             cluster.gpu.nvlink_one_direction,
                             cluster.nic_per_gpu,
-                            cluster.fabric,
+                            std::string(config::word_for(config::kFabricWords, cluster.fabric)),
                             cluster.profile.name});
   }
   return write_listing(call, listing);

@@ -15,9 +15,6 @@
 namespace trireme::config {
 namespace {
 
-constexpr Choice<std::string_view> kIntraWords[] = {{"nvswitch", "nvswitch"}};
-constexpr Choice<std::string_view> kFabricWords[] = {{"rail_optimised", "rail_optimised"}};
-
 /// The value under `key`, whose provenance is appended to `sources`.
 template <class Parse>
 auto with_source(const MapReader& map,
@@ -37,6 +34,69 @@ double parse_oversubscription(std::string_view text) {
                   "accepted: 1 for none, 2 when half of the bandwidth is there, ...");
   }
   return factor;
+}
+
+/// The links inside a node and its NICs.
+void read_node(const MapReader& node, ClusterSpec& cluster) {
+  cluster.intra = node.optional("intra", word_of(kIntraWords), "nvswitch");
+  const auto byte_rate = above_zero(parse_bytes_per_second);
+  cluster.nic_per_gpu =
+      with_source(node, "nic_per_gpu", "node.nic_per_gpu", byte_rate, cluster.sources);
+  const std::int64_t gpus = cluster.gpus_per_node.value;
+  if (node.find("nics_per_node") != nullptr) {
+    cluster.nics_per_node = with_source(
+        node,
+        "nics_per_node",
+        "node.nics_per_node",
+        [gpus](std::string_view text) {
+          const std::int64_t nics = count_between(1, gpus)(text);
+          if (gpus % nics != 0) {
+            throw BadText(
+                fmt::format("{} does not divide the {} GPUs of a node", in_quotes(text), gpus),
+                "accepted: as many NICs as GPUs, or half as many, ...");
+          }
+          return nics;
+        },
+        cluster.sources);
+  } else {
+    cluster.nics_per_node = gpus;
+    node.echo_default("nics_per_node", std::to_string(gpus));
+  }
+  const Node* pcie = node.find("pcie_per_gpu");
+  if (cluster.intra == IntraLinks::pcie) {
+    cluster.pcie_per_gpu =
+        with_source(node, "pcie_per_gpu", "node.pcie_per_gpu", byte_rate, cluster.sources);
+  } else if (pcie != nullptr) {
+    refuse(pcie->where(),
+           "pcie_per_gpu: GPUs of this node reach each other over NVLink",
+           "remove it, or write intra: pcie");
+  }
+}
+
+void read_fabric(const MapReader& fabric, ClusterSpec& cluster) {
+  cluster.fabric = fabric.optional("kind", word_of(kFabricWords), "rail_optimised");
+  cluster.oversubscription = fabric.optional("oversubscription", parse_oversubscription, "1");
+  if (cluster.fabric == FabricKind::flat && cluster.oversubscription > 1) {
+    refuse(fabric.node("oversubscription").where(),
+           "oversubscription: a flat fabric has no leaf switches that could be oversubscribed",
+           "write 1, or kind: leaf_spine or rail_optimised");
+  }
+  if (fabric.find("nodes_per_leaf") != nullptr) {
+    cluster.nodes_per_leaf = with_source(
+        fabric, "nodes_per_leaf", "fabric.nodes_per_leaf", count_within("nodes"), cluster.sources);
+  } else {
+    cluster.nodes_per_leaf = cluster.nodes.value;
+    fabric.echo_default("nodes_per_leaf", "all nodes");
+  }
+  const Node* pxn = fabric.find("pxn");
+  if (cluster.intra != IntraLinks::pcie) {
+    cluster.pxn = fabric.optional("pxn", parse_bool, "true");
+    return;
+  }
+  cluster.pxn = pxn != nullptr && fabric.required("pxn", parse_bool);
+  if (cluster.pxn) {
+    refuse(pxn->where(), "pxn: it goes over NVLink, of which these nodes have none", "remove it");
+  }
 }
 
 }  // namespace
@@ -85,17 +145,18 @@ ClusterSpec read_cluster(const Node& reference,
   ClusterSpec cluster;
   cluster.name = map.maybe("name", parse_word).value_or(resolved.name);
   cluster.nodes = map.optional_located("nodes", count_within("nodes"), "1");
-  const MapReader node(
-      map.node("node"), "cluster.node", {"gpus", "gpu", "intra", "nic_per_gpu"}, defaults);
+  const MapReader node(map.node("node"),
+                       "cluster.node",
+                       {"gpus", "gpu", "intra", "pcie_per_gpu", "nic_per_gpu", "nics_per_node"},
+                       defaults);
   cluster.gpus_per_node = node.required_located("gpus", count_within("gpus"));
   cluster.gpu = read_gpu(node.node("gpu"), library, defaults);
-  cluster.intra = node.optional("intra", word_of(kIntraWords), "nvswitch");
-  cluster.nic_per_gpu = with_source(
-      node, "nic_per_gpu", "node.nic_per_gpu", above_zero(parse_bytes_per_second), cluster.sources);
-  const MapReader fabric(
-      map.node("fabric"), "cluster.fabric", {"kind", "oversubscription"}, defaults);
-  cluster.fabric = fabric.optional("kind", word_of(kFabricWords), "rail_optimised");
-  cluster.oversubscription = fabric.optional("oversubscription", parse_oversubscription, "1");
+  read_node(node, cluster);
+  const MapReader fabric(map.node("fabric"),
+                         "cluster.fabric",
+                         {"kind", "oversubscription", "nodes_per_leaf", "pxn"},
+                         defaults);
+  read_fabric(fabric, cluster);
   const Node& profile_reference = map.node("profile");
   const Resolved profile = library.resolve(PresetKind::profile, profile_reference, "inline");
   cluster.profile = read_profile(profile.node, profile.name);

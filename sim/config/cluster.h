@@ -6,9 +6,19 @@
 
 #include "sim/config/cluster_spec.h"
 #include "sim/config/library.h"
+#include "sim/config/map_reader.h"
 #include "sim/config/node.h"
 
 namespace trireme::config {
+
+/// The words of `node.intra` and `fabric.kind`.
+inline constexpr Choice<IntraLinks> kIntraWords[] = {{"nvswitch", IntraLinks::nvswitch},
+                                                     {"nvlink_mesh", IntraLinks::nvlink_mesh},
+                                                     {"pcie", IntraLinks::pcie}};
+inline constexpr Choice<FabricKind> kFabricWords[] = {
+    {"flat", FabricKind::flat},
+    {"leaf_spine", FabricKind::leaf_spine},
+    {"rail_optimised", FabricKind::rail_optimised}};
 
 /// Reads `gpu: NAME | FILE | {use: ..., overrides} | {inline}`. Defaults used are appended to
 /// `defaults` unless that is null. Throws Error (input), located.

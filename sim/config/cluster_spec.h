@@ -23,15 +23,25 @@ struct GpuSpec {
   std::vector<Provenance> sources;      // of each value above
 };
 
+/// How the GPUs of a node reach each other.
+enum class IntraLinks : std::uint8_t { nvswitch, nvlink_mesh, pcie };
+
+/// How nodes reach each other.
+enum class FabricKind : std::uint8_t { flat, leaf_spine, rail_optimised };
+
 struct ClusterSpec {
   std::string name;
   Located<std::int64_t> nodes;
   Located<std::int64_t> gpus_per_node;
   GpuSpec gpu;
-  std::string intra;           // nvswitch
-  BytesPerSecond nic_per_gpu;  // one direction
-  std::string fabric;          // rail_optimised, ...
+  IntraLinks intra = IntraLinks::nvswitch;
+  std::optional<BytesPerSecond> pcie_per_gpu;  // one direction; there where `intra` is pcie
+  BytesPerSecond nic_per_gpu;                  // one direction, its share where NICs are shared
+  std::int64_t nics_per_node = 1;              // divides gpus_per_node
+  FabricKind fabric = FabricKind::rail_optimised;
+  std::int64_t nodes_per_leaf = 1;  // of a pod; all nodes where the file does not say
   double oversubscription = 1;
+  bool pxn = true;  // NCCL relays over NVLink to the GPU on the receiver's rail
   ProfileSpec profile;
   std::vector<Provenance> sources;  // of the cluster's own values, not the GPU's
 

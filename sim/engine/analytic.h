@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/cost/machine_costs.h"
+#include "sim/engine/network/topology.h"
 #include "sim/ledger/ledger.h"
 #include "sim/program/program.h"
 
@@ -17,9 +18,12 @@ struct Machine {
   cost::MachineCosts costs;
   BytesPerSecond nic_rate;  // of one GPU, one direction, line rate
   std::int64_t gpus_per_node = 1;
+  /// The links; absent where collectives are not to be checked against them.
+  std::optional<TopologyShape> topology;
 };
 
-/// Device seconds of one operation; empty when the machine's profile does not know its kernel.
+/// Device seconds of one operation, of a collective at least what its links need; empty when the
+/// machine's profile does not know its kernel.
 [[nodiscard]] std::optional<Seconds> op_time(const program::Program& program,
                                              const program::Op& op,
                                              const Machine& machine);
@@ -41,6 +45,12 @@ struct Machine {
 
 /// Why `read_time` is empty: the first operation whose kernel the profile does not know.
 [[nodiscard]] std::string unknown_kernel(const program::Program& program, const Machine& machine);
+
+/// A sentence for each kind of collective of which the machine's profile promises less seconds than
+/// its links need at least, with the operation that is furthest below; those are timed at what they
+/// need.
+[[nodiscard]] std::vector<std::string> faster_than_links(const program::Program& program,
+                                                         const Machine& machine);
 
 /// The entries behind `read_time`, one per operation, in program order.
 [[nodiscard]] std::vector<ledger::TimeEntry> time_entries(const program::Program& program,

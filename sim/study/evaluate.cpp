@@ -132,6 +132,9 @@ PlanResult evaluate_at(const config::StudySpec& study,
   }
   if (const auto time = read_step(program, machine, reader)) {
     numbers.step = step_result(*time, numbers.flops, resolution.plan, gpu);
+    for (std::string& sentence : engine::faster_than_links(program, machine)) {
+      result.reasons.push_back(std::move(sentence));
+    }
   } else {
     result.reasons.push_back(engine::unknown_kernel(program, machine));
   }
@@ -226,11 +229,47 @@ void add_point(const config::StudySpec& study,
 
 }  // namespace
 
+engine::TopologyShape topology_of(const config::ClusterSpec& cluster) {
+  engine::TopologyShape shape;
+  shape.nodes = cluster.nodes.value;
+  shape.gpus_per_node = cluster.gpus_per_node.value;
+  shape.link_per_gpu = cluster.pcie_per_gpu.value_or(cluster.gpu.nvlink_one_direction);
+  switch (cluster.intra) {
+    case config::IntraLinks::nvswitch:
+      shape.inside = engine::NodeLinks::nvswitch;
+      break;
+    case config::IntraLinks::nvlink_mesh:
+      shape.inside = engine::NodeLinks::nvlink_mesh;
+      break;
+    case config::IntraLinks::pcie:
+      shape.inside = engine::NodeLinks::pcie;
+      break;
+  }
+  shape.nics_per_node = cluster.nics_per_node;
+  shape.nic = static_cast<double>(shape.gpus_per_nic()) * cluster.nic_per_gpu;
+  switch (cluster.fabric) {
+    case config::FabricKind::flat:
+      shape.fabric = engine::Fabric::flat;
+      break;
+    case config::FabricKind::leaf_spine:
+      shape.fabric = engine::Fabric::leaf_spine;
+      break;
+    case config::FabricKind::rail_optimised:
+      shape.fabric = engine::Fabric::rail_optimised;
+      break;
+  }
+  shape.nodes_per_leaf = cluster.nodes_per_leaf;
+  shape.oversubscription = cluster.oversubscription;
+  shape.relay_to_rail = cluster.pxn;
+  return shape;
+}
+
 engine::Machine machine_of(const config::ClusterSpec& cluster) {
   engine::Machine machine;
   machine.costs = cluster.profile.costs;
   machine.nic_rate = cluster.nic_per_gpu;
   machine.gpus_per_node = cluster.gpus_per_node.value;
+  machine.topology = topology_of(cluster);
   return machine;
 }
 

@@ -12,6 +12,9 @@
 
 namespace trireme::study {
 
+/// The cluster's links, at their line rates and without latencies.
+[[nodiscard]] engine::TopologyShape topology_of(const config::ClusterSpec& cluster);
+
 /// The cluster as the time readers see it.
 [[nodiscard]] engine::Machine machine_of(const config::ClusterSpec& cluster);
 

@@ -1,10 +1,12 @@
 #include "sim/config/cluster.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 #include "sim/config/yaml_reader.h"
 #include "tests/catch.h"
@@ -27,7 +29,7 @@ TEST_CASE("every cluster preset is read and every value has a source", "[config]
     CHECK(cluster.name == name);
     CHECK(cluster.gpus() == 8);
     CHECK(cluster.profile.gpu.value == cluster.gpu.name);
-    REQUIRE(cluster.sources.size() == 1);
+    REQUIRE(cluster.sources.size() == 3);  // NICs, their rate, nodes of a pod
     REQUIRE(cluster.gpu.sources.size() >= 4);
     for (const Provenance& value : cluster.gpu.sources) {
       CAPTURE(value.key);
@@ -60,6 +62,74 @@ TEST_CASE("a cluster's values can be overridden, and remember where", "[config]"
   CHECK(cluster.sources[0].source == "c.yaml:3");
   CHECK(cluster.gpu.memory_visible == Bytes(90LL << 30));
   CHECK(cluster.gpu.nvlink_one_direction == BytesPerSecond(450e9));
+}
+
+/// A cluster of `nodes` nodes of four GPUs with other keys in the maps node and fabric.
+ClusterSpec with(const std::string& node, const std::string& fabric) {
+  return read_cluster(read("use: h100-8x-nvlink\nnodes: 6\nnode: {gpus: 4, nics_per_node: 4" +
+                           node + "}\nfabric: {" + fabric + "}\n"),
+                      Library(DataSource{}));
+}
+
+std::string refusal_of(const std::string& node, const std::string& fabric) {
+  try {
+    static_cast<void>(with(node, fabric));
+    return "accepted";
+  } catch (const Error& error) {
+    return to_text(error.where()) + " " + error.message();
+  }
+}
+
+TEST_CASE("the links of a cluster: NICs, leaf switches, PCIe", "[config]") {
+  const ClusterSpec preset =
+      read_cluster(make_text("h100-8x-nvlink", Position{}), Library(DataSource{}));
+  CHECK(preset.nics_per_node == 8);
+  CHECK(preset.nodes_per_leaf == 32);
+  CHECK(preset.fabric == FabricKind::rail_optimised);
+  CHECK(preset.pxn);
+
+  const ClusterSpec spine =
+      with("", "kind: leaf_spine, oversubscription: 2, nodes_per_leaf: 3, pxn: false");
+  CHECK(spine.fabric == FabricKind::leaf_spine);
+  CHECK(spine.oversubscription == 2);
+  CHECK(spine.nodes_per_leaf == 3);
+  CHECK_FALSE(spine.pxn);
+  CHECK(with(", intra: nvlink_mesh", "kind: flat").intra == IntraLinks::nvlink_mesh);
+  const ClusterSpec pcie = with(", intra: pcie, pcie_per_gpu: 64 GB/s", "pxn: false");
+  CHECK(pcie.pcie_per_gpu == BytesPerSecond(64e9));
+
+  std::vector<std::string> defaults;
+  const ClusterSpec bare = read_cluster(
+      read("nodes: 3\nnode: {gpus: 2, gpu: h100-sxm, nic_per_gpu: 1 GB/s}\nfabric: {kind: flat}\n"
+           "profile: h100-sxm-public\n"),
+      Library(DataSource{}),
+      &defaults);
+  CHECK(bare.nics_per_node == 2);
+  CHECK(bare.nodes_per_leaf == 3);
+  CHECK(std::count(defaults.begin(), defaults.end(), "cluster.node.nics_per_node: 2") == 1);
+  CHECK(std::count(defaults.begin(), defaults.end(), "cluster.fabric.nodes_per_leaf: all nodes") ==
+        1);
+}
+
+TEST_CASE("links that cannot be are refused where they stand", "[config]") {
+  CHECK(refusal_of(", gpus: 4", "kind: flat") != "accepted");  // the same key twice
+  CHECK_THAT(refusal_of("", "kind: flat, oversubscription: 2"),
+             ContainsSubstring("c.yaml:4:") && ContainsSubstring("flat fabric"));
+  CHECK_THAT(refusal_of(", intra: pcie", "pxn: false"), ContainsSubstring("pcie_per_gpu"));
+  CHECK_THAT(refusal_of(", pcie_per_gpu: 1 GB/s", ""),
+             ContainsSubstring("c.yaml:3:") && ContainsSubstring("NVLink"));
+  CHECK_THAT(refusal_of(", intra: pcie, pcie_per_gpu: 1 GB/s", "pxn: true"),
+             ContainsSubstring("pxn"));
+  CHECK_THAT(refusal_of("", "nodes_per_leaf: 0"), ContainsSubstring("out of range"));
+  CHECK_THAT(refusal_of("", "kind: torus"), ContainsSubstring("'torus'"));
+  try {
+    static_cast<void>(read_cluster(read("use: h100-8x-nvlink\nnode: {nics_per_node: 3}\n"),
+                                   Library(DataSource{})));
+    FAIL("3 NICs for 8 GPUs were accepted");
+  } catch (const Error& error) {
+    CHECK(error.where().line == 2);
+    CHECK(error.message() == "nics_per_node: '3' does not divide the 8 GPUs of a node");
+  }
 }
 
 TEST_CASE("a data directory overrides presets by name", "[config]") {

@@ -1,6 +1,7 @@
 #include "sim/study/evaluate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/catch.h"
 #include "tests/support/study_text.h"
@@ -38,6 +39,46 @@ TEST_CASE("a legal plan has every number", "[unit]") {
   CHECK(step.mfu < step.mfu_full_attention);
   CHECK(step.mfu < step.hfu);
   CHECK(step.hfu < 1);
+}
+
+/// The H100 node with an all-gather whose link rate is `rate`; Ulysses with sharded parameters.
+ledger::PlanResult with_all_gather_at(const std::string& rate, ledger::Engine engine) {
+  const config::StudyFile file = test::study_of(
+      "version: 1\n"
+      "model: {use: ulysses-study-8-layer, layers: 1}\n"
+      "cluster: {use: h100-8x-nvlink, profile: {use: h100-sxm-public, collectives: {all_gather: "
+      "{beta: {value: " +
+      rate +
+      ", source: doctored}, c: {value: 0 us/sqrt(MB), source: doctored}, gamma: {value: 9000 GB/s, "
+      "source: doctored}}}}}\n"
+      "workload: {sequence: 8K}\n"
+      "plans:\n  - {name: m, use: megatron-sp}\n");
+  const config::StudySpec study = file.base();
+  return evaluate(study, study.plans.front(), engine);
+}
+
+TEST_CASE("a profile that is faster than the links is reported, and the links' time used",
+          "[unit]") {
+  for (const ledger::Engine engine : {ledger::Engine::analytic, ledger::Engine::event}) {
+    const ledger::PlanResult honest = with_all_gather_at("400 GB/s", engine);
+    const ledger::PlanResult doctored = with_all_gather_at("4000 GB/s", engine);
+    const auto told = [](const ledger::PlanResult& row) {
+      return std::count_if(row.reasons.begin(), row.reasons.end(), [](const std::string& reason) {
+        return reason.find("faster than the links allow: all_gather of") != std::string::npos;
+      });
+    };
+    CHECK(told(honest) == 0);
+    CHECK(told(doctored) == 1);
+    // N = 96 MiB: 84 MiB into a GPU at 450 GB/s, of 5 all-gathers: attention's and the MLP's,
+    // forward, backward and for the weights' gradients.
+    const auto all_gather = [](const ledger::PlanResult& row) {
+      return row.numbers->step->time.busy_by_collective[ledger::index(CollectiveKind::all_gather)];
+    };
+    const double each = 84 * 1048576 / 450e9;
+    const double count = all_gather(doctored).value() / each;
+    CHECK(count == Approx(std::round(count)).epsilon(1e-9));
+    CHECK(all_gather(doctored) < all_gather(honest));
+  }
 }
 
 TEST_CASE("an illegal plan is a row with reasons and without numbers", "[unit]") {
