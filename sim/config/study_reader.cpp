@@ -75,9 +75,11 @@ Recompute read_recompute(const MapReader& options) {
 }
 
 OverlapSpec read_overlap(const MapReader& map) {
+  constexpr Choice<std::optional<bool>> kWords[] = {
+      {"true", true}, {"false", false}, {"framework", std::nullopt}};
   OverlapSpec overlap;
-  overlap.parameters = map.optional("parameters", parse_bool, "false");
-  overlap.gradients = map.optional("gradients", parse_bool, "false");
+  overlap.parameters = map.optional("parameters", word_of(kWords), "framework");
+  overlap.gradients = map.optional("gradients", word_of(kWords), "framework");
   overlap.tensor_parallel =
       map.optional("tensor_parallel", word_of(kTensorParallelOverlapWords), "none");
   return overlap;

@@ -47,8 +47,8 @@ enum class Framework : std::uint8_t {
 };
 
 struct OverlapSpec {
-  bool parameters = false;
-  bool gradients = false;
+  std::optional<bool> parameters;  // absent: as the framework does by default
+  std::optional<bool> gradients;
   TensorParallelOverlap tensor_parallel = TensorParallelOverlap::none;
 };
 

@@ -11,7 +11,6 @@
 #include "sim/cost/gemm.h"
 #include "sim/cost/pointwise.h"
 #include "sim/engine/collective_payload.h"
-#include "sim/engine/network/least_seconds.h"
 #include "sim/engine/placement.h"
 #include "sim/engine/time_booking.h"
 #include "sim/engine/work.h"
@@ -27,8 +26,6 @@ using program::Program;
 using program::Segment;
 
 namespace {
-
-constexpr double kMicrosecondsPerSecond = 1e6;
 
 cost::PointwiseClass pointwise_class(Function function) {
   switch (function) {
@@ -83,9 +80,9 @@ std::optional<Seconds> attention_op_time(const Program& program,
                               *machine.costs.streaming_multiprocessors);
 }
 
-std::optional<Seconds> profile_collective_time(const Program& program,
-                                               const Op& op,
-                                               const Machine& machine) {
+std::optional<Seconds> collective_op_time(const Program& program,
+                                          const Op& op,
+                                          const Machine& machine) {
   const cost::Group group = place(program.mesh(), op.group, machine.gpus_per_node);
   const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
   const Bytes payload = payload_bytes(program, op);
@@ -99,32 +96,10 @@ std::optional<Seconds> profile_collective_time(const Program& program,
     case CollectiveKind::all_to_all:
       return cost::all_to_all_time(
           Bytes(ceil_div(payload.value(), group.ranks)), group, machine.nic_rate, machine.costs);
-    case CollectiveKind::send_recv: {  // a block travels around the ring
-      const auto hop = cost::ring_hop_time(payload, group, machine.nic_rate, machine.costs);
-      if (!hop) {
-        return std::nullopt;
-      }
-      return static_cast<double>(group.ranks - 1) * *hop;
-    }
+    case CollectiveKind::send_recv:
+      return cost::ring_hop_time(payload, group, machine.nic_rate, machine.costs);
   }
   return std::nullopt;
-}
-
-/// What the links need at least for a collective; zero where they are not known.
-LeastTime least_time_of(const Program& program, const Op& op, const Machine& machine) {
-  if (!machine.topology) {
-    return {};
-  }
-  const SharedLinks shared = shared_links(program.mesh(), op.group, *machine.topology);
-  return least_seconds(op.collective, payload_bytes(program, op), shared, *machine.topology);
-}
-
-std::optional<Seconds> collective_op_time(const Program& program,
-                                          const Op& op,
-                                          const Machine& machine) {
-  const auto promised = profile_collective_time(program, op, machine);
-  return promised ? std::optional(std::max(*promised, least_time_of(program, op, machine).seconds))
-                  : std::nullopt;
 }
 
 /// The streams' clocks inside one segment.
@@ -141,7 +116,9 @@ class SegmentClock {
     ++segment_;
     overlaps_ = std::any_of(ops.begin(), ops.end(), [](const Op& op) { return !op.blocking; });
     if (overlaps_) {
-      accesses_.resize(program_.tensors().size());
+      if (first_block_.empty()) {
+        number_blocks();
+      }
     }
   }
 
@@ -201,29 +178,50 @@ class SegmentClock {
   Seconds operands_ready(const Op& op) {
     Seconds ready;
     for (const program::Operand& operand : program_.operands(op)) {
-      const Accesses& before = accesses(operand);
-      ready = std::max(ready, before.written);
-      if (operand.access != Access::read) {
-        ready = std::max(ready, before.read);
-      }
+      for_each_block(operand, [&](const Accesses& before) {
+        ready = std::max(ready, before.written);
+        if (operand.access != Access::read) {
+          ready = std::max(ready, before.read);
+        }
+      });
     }
     return ready;
   }
 
   void use_operands_until(const Op& op, Seconds end) {
     for (const program::Operand& operand : program_.operands(op)) {
-      Accesses& now = accesses(operand);
-      Seconds& until = operand.access == Access::read ? now.read : now.written;
-      until = std::max(until, end);
+      for_each_block(operand, [&](Accesses& now) {
+        Seconds& until = operand.access == Access::read ? now.read : now.written;
+        until = std::max(until, end);
+      });
     }
   }
 
-  Accesses& accesses(const program::Operand& operand) {
-    Accesses& known = accesses_[program_.tensor(operand.ref.tensor).root];
-    if (known.segment != segment_) {
-      known = {segment_, Seconds(0), Seconds(0)};
+  /// Gives every block of every piece of memory a number.
+  void number_blocks() {
+    std::size_t blocks = 0;
+    first_block_.reserve(program_.tensors().size());
+    for (const program::Tensor& tensor : program_.tensors()) {
+      first_block_.push_back(blocks);
+      blocks += static_cast<std::size_t>(tensor.blocks);
     }
-    return known;
+    accesses_.resize(blocks);
+  }
+
+  /// Calls `visit` with the accesses to each block of memory that the operand is.
+  template <class Visit>
+  void for_each_block(const program::Operand& operand, Visit visit) {
+    const program::TensorId id = operand.ref.tensor;
+    const Program::Blocks blocks = program_.blocks(id);
+    const std::size_t first =
+        first_block_[program_.tensor(id).root] + static_cast<std::size_t>(blocks.first);
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(blocks.count); ++i) {
+      Accesses& known = accesses_[i];
+      if (known.segment != segment_) {
+        known = {segment_, Seconds(0), Seconds(0)};
+      }
+      visit(known);
+    }
   }
 
   const Program& program_;
@@ -235,6 +233,7 @@ class SegmentClock {
   Seconds launched_;  // when the host has issued what came before
   Seconds launch_idle_;
   Seconds length_;
+  std::vector<std::size_t> first_block_;  // by tensor that owns memory
   std::vector<Accesses> accesses_;
 };
 
@@ -336,44 +335,6 @@ std::string unknown_kernel(const Program& program, const Machine& machine) {
     }
   }
   return {};
-}
-
-std::vector<std::string> faster_than_links(const Program& program, const Machine& machine) {
-  struct Furthest {
-    const Op* op = nullptr;
-    Seconds promised;
-    LeastTime least;
-  };
-
-  std::array<Furthest, kCollectiveNames.size()> furthest;
-  for (const Op& op : program.ops()) {
-    if (op.function != Function::collective) {
-      continue;
-    }
-    const auto promised = profile_collective_time(program, op, machine);
-    const LeastTime least = least_time_of(program, op, machine);
-    Furthest& worst = furthest[static_cast<std::size_t>(op.collective)];
-    if (promised && *promised < least.seconds &&
-        (worst.op == nullptr ||
-         ratio(*promised, least.seconds) < ratio(worst.promised, worst.least.seconds))) {
-      worst = {&op, *promised, least};
-    }
-  }
-  std::vector<std::string> sentences;
-  for (const Furthest& worst : furthest) {
-    if (worst.op != nullptr) {
-      sentences.push_back(fmt::format(
-          "the profile is faster than the links allow: {} of {}, {}, would take {:.6g} us, and {} "
-          "needs {:.6g} us at least, which is used",
-          name(worst.op->collective),
-          name(worst.op->component),
-          name(worst.op->phase),
-          kMicrosecondsPerSecond * worst.promised.value(),
-          worst.least.where,
-          kMicrosecondsPerSecond * worst.least.seconds.value()));
-    }
-  }
-  return sentences;
 }
 
 std::vector<ledger::TimeEntry> time_entries(const Program& program, const Machine& machine) {

@@ -175,10 +175,6 @@ void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
   if (spec.attention == config::AttentionKernel::unfused) {
     not_modelled(feasibility, "unfused attention");
   }
-  if (spec.overlap.parameters || spec.overlap.gradients ||
-      spec.overlap.tensor_parallel != config::TensorParallelOverlap::none) {
-    not_modelled(feasibility, "overlap of communication with computation");
-  }
   if (spec.optimizer.recipe != "bf16-fp32-main") {
     not_modelled(feasibility, fmt::format("the optimizer recipe '{}'", spec.optimizer.recipe));
   }

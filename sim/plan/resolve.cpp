@@ -53,6 +53,63 @@ bool shards_with_fsdp2(Framework framework) {
          framework == Framework::prime_rl;
 }
 
+struct Overlap {
+  bool parameters = false;
+  bool gradients = false;
+};
+
+/// What a framework overlaps when nobody says so; generic plans nothing, and so those whose sources
+/// leave it to the user.
+/// Source: deepspeed, runtime/zero/config.py, overlap_comm_valid: for stage 3; pytorch,
+/// torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py: FSDP2 always, and
+/// torch/nn/parallel/distributed.py: DistributedDataParallel reduces buckets as they are ready;
+/// megatron-lm, megatron/core/distributed/distributed_data_parallel_config.py: neither
+Overlap overlap_by_default(Framework framework, std::int64_t stage) {
+  switch (framework) {
+    case Framework::deepspeed:
+    case Framework::deepspeed_legacy:
+      return {stage == 3, stage == 3};
+    case Framework::pytorch:
+    case Framework::torchtitan:
+    case Framework::prime_rl:
+      return {stage == 3, stage == 0 || stage == 3};
+    case Framework::generic:
+    case Framework::megatron:
+    case Framework::nanotron:
+    case Framework::huggingface:
+    case Framework::verl:
+      return {};
+  }
+  return {};
+}
+
+/// Source: megatron-lm, megatron/training/arguments.py: --tp-comm-overlap asks for
+/// --sequence-parallel; transformer-engine, userbuffers: pieces travel through buffers that every
+/// rank of a node maps
+void check_tensor_overlap(const config::StudySpec& study,
+                          const Plan& plan,
+                          Feasibility& feasibility) {
+  using config::TensorParallelOverlap;
+  if (plan.mlp != MlpLowering::megatron || plan.overlap_tensor == TensorParallelOverlap::none) {
+    return;
+  }
+  if (!plan.sequence_sharded) {
+    refuse(feasibility,
+           "tensor-overlap-sequence",
+           "overlap.tensor_parallel hides gathers and scatters of tokens: it needs "
+           "tensor_parallel with 'sequence: true'");
+  }
+  if (plan.overlap_tensor == TensorParallelOverlap::ring_exchange &&
+      plan.group_degree > study.cluster.gpus_per_node) {
+    refuse(feasibility,
+           "tensor-overlap-in-node",
+           fmt::format("overlap.tensor_parallel: ring_exchange needs a group within one node: {} "
+                       "ranks, {} GPUs per node",
+                       plan.group_degree,
+                       study.cluster.gpus_per_node));
+  }
+}
+
 void check_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
   if (spec.ulysses > 1 && spec.sequence_gather > 1) {
     refuse(feasibility,
@@ -154,12 +211,18 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.shard_rows = shards_with_fsdp2(spec.framework);
   plan.gather_after_recompute = !shards_with_fsdp2(spec.framework);
 
+  const Overlap overlap = overlap_by_default(spec.framework, spec.zero.stage);
+  plan.overlap_parameters = spec.overlap.parameters.value_or(overlap.parameters);
+  plan.overlap_gradients = spec.overlap.gradients.value_or(overlap.gradients);
+  plan.overlap_tensor = spec.overlap.tensor_parallel;
+
   plan.recompute_layers = spec.recompute == config::Recompute::full;
   plan.loss = spec.loss;
   plan.kernel = spec.attention;
   plan.clip_gradients = spec.optimizer.clip_gradients;
 
   fill_batches(study, spec, plan, feasibility);
+  check_tensor_overlap(study, plan, feasibility);
   check_rules(plan, feasibility);
   return resolution;
 }

@@ -104,8 +104,8 @@ plans: [{name: ring, ring: 8, framework: torchtitan}]
   CHECK(plan.recompute == Recompute::selective);
   CHECK(plan.loss == LossKind::chunked);
   CHECK(plan.attention == AttentionKernel::unfused);
-  CHECK(plan.overlap.parameters);
-  CHECK(plan.overlap.gradients);
+  CHECK(plan.overlap.parameters == true);
+  CHECK(plan.overlap.gradients == true);
   CHECK(plan.overlap.tensor_parallel == TensorParallelOverlap::ring_exchange);
   CHECK(plan.framework == Framework::torchtitan);
 }
@@ -137,8 +137,8 @@ plans:
                                "defaults.recompute: none",
                                "defaults.loss.implementation: fused",
                                "defaults.attention: flash2",
-                               "defaults.overlap.parameters: false",
-                               "defaults.overlap.gradients: false",
+                               "defaults.overlap.parameters: framework",
+                               "defaults.overlap.gradients: framework",
                                "defaults.overlap.tensor_parallel: none",
                                "plans.b.zero.gradient_type: fp32",
                                "plans.b.framework: generic"});

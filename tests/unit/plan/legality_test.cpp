@@ -415,12 +415,6 @@ TEST_CASE("options that no lowering models are refused by name", "[plan]") {
        "offloading activations to the host"},
       {[](auto& spec) { spec.loss = config::LossKind::chunked; }, "the chunked loss"},
       {[](auto& spec) { spec.attention = config::AttentionKernel::unfused; }, "unfused attention"},
-      {[](auto& spec) { spec.overlap.parameters = true; },
-       "overlap of communication with computation"},
-      {[](auto& spec) { spec.overlap.gradients = true; },
-       "overlap of communication with computation"},
-      {[](auto& spec) { spec.overlap.tensor_parallel = config::TensorParallelOverlap::bulk; },
-       "overlap of communication with computation"},
       {[](auto& spec) { spec.optimizer.recipe = "pure-bf16"; }, "the optimizer recipe 'pure-bf16'"},
       {[](auto& spec) {
          spec.zero.reshard = config::Reshard::framework;
