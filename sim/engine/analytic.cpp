@@ -11,6 +11,7 @@
 #include "sim/cost/gemm.h"
 #include "sim/cost/pointwise.h"
 #include "sim/engine/collective_payload.h"
+#include "sim/engine/network/least_seconds.h"
 #include "sim/engine/placement.h"
 #include "sim/engine/time_booking.h"
 #include "sim/engine/work.h"
@@ -26,6 +27,8 @@ using program::Program;
 using program::Segment;
 
 namespace {
+
+constexpr double kMicrosecondsPerSecond = 1e6;
 
 cost::PointwiseClass pointwise_class(Function function) {
   switch (function) {
@@ -80,9 +83,9 @@ std::optional<Seconds> attention_op_time(const Program& program,
                               *machine.costs.streaming_multiprocessors);
 }
 
-std::optional<Seconds> collective_op_time(const Program& program,
-                                          const Op& op,
-                                          const Machine& machine) {
+std::optional<Seconds> profile_collective_time(const Program& program,
+                                               const Op& op,
+                                               const Machine& machine) {
   const cost::Group group = place(program.mesh(), op.group, machine.gpus_per_node);
   const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
   const Bytes payload = payload_bytes(program, op);
@@ -100,6 +103,23 @@ std::optional<Seconds> collective_op_time(const Program& program,
       return cost::ring_hop_time(payload, group, machine.nic_rate, machine.costs);
   }
   return std::nullopt;
+}
+
+/// What the links need at least for a collective; zero where they are not known.
+LeastTime least_time_of(const Program& program, const Op& op, const Machine& machine) {
+  if (!machine.topology) {
+    return {};
+  }
+  const SharedLinks shared = shared_links(program.mesh(), op.group, *machine.topology);
+  return least_seconds(op.collective, payload_bytes(program, op), shared, *machine.topology);
+}
+
+std::optional<Seconds> collective_op_time(const Program& program,
+                                          const Op& op,
+                                          const Machine& machine) {
+  const auto promised = profile_collective_time(program, op, machine);
+  return promised ? std::optional(std::max(*promised, least_time_of(program, op, machine).seconds))
+                  : std::nullopt;
 }
 
 /// The streams' clocks inside one segment.
@@ -335,6 +355,44 @@ std::string unknown_kernel(const Program& program, const Machine& machine) {
     }
   }
   return {};
+}
+
+std::vector<std::string> faster_than_links(const Program& program, const Machine& machine) {
+  struct Furthest {
+    const Op* op = nullptr;
+    Seconds promised;
+    LeastTime least;
+  };
+
+  std::array<Furthest, kCollectiveNames.size()> furthest;
+  for (const Op& op : program.ops()) {
+    if (op.function != Function::collective) {
+      continue;
+    }
+    const auto promised = profile_collective_time(program, op, machine);
+    const LeastTime least = least_time_of(program, op, machine);
+    Furthest& worst = furthest[static_cast<std::size_t>(op.collective)];
+    if (promised && *promised < least.seconds &&
+        (worst.op == nullptr ||
+         ratio(*promised, least.seconds) < ratio(worst.promised, worst.least.seconds))) {
+      worst = {&op, *promised, least};
+    }
+  }
+  std::vector<std::string> sentences;
+  for (const Furthest& worst : furthest) {
+    if (worst.op != nullptr) {
+      sentences.push_back(fmt::format(
+          "the profile is faster than the links allow: {} of {}, {}, would take {:.6g} us, and {} "
+          "needs {:.6g} us at least, which is used",
+          name(worst.op->collective),
+          name(worst.op->component),
+          name(worst.op->phase),
+          kMicrosecondsPerSecond * worst.promised.value(),
+          worst.least.where,
+          kMicrosecondsPerSecond * worst.least.seconds.value()));
+    }
+  }
+  return sentences;
 }
 
 std::vector<ledger::TimeEntry> time_entries(const Program& program, const Machine& machine) {
