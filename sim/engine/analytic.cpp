@@ -357,6 +357,14 @@ std::string unknown_kernel(const Program& program, const Machine& machine) {
   return {};
 }
 
+std::optional<LeastTime> bound_by_links(const Program& program,
+                                        const Op& op,
+                                        const Machine& machine) {
+  const auto promised = profile_collective_time(program, op, machine);
+  const LeastTime least = least_time_of(program, op, machine);
+  return promised && *promised < least.seconds ? std::optional(least) : std::nullopt;
+}
+
 std::vector<std::string> faster_than_links(const Program& program, const Machine& machine) {
   struct Furthest {
     const Op* op = nullptr;
@@ -369,13 +377,13 @@ std::vector<std::string> faster_than_links(const Program& program, const Machine
     if (op.function != Function::collective) {
       continue;
     }
-    const auto promised = profile_collective_time(program, op, machine);
-    const LeastTime least = least_time_of(program, op, machine);
-    Furthest& worst = furthest[static_cast<std::size_t>(op.collective)];
-    if (promised && *promised < least.seconds &&
-        (worst.op == nullptr ||
-         ratio(*promised, least.seconds) < ratio(worst.promised, worst.least.seconds))) {
-      worst = {&op, *promised, least};
+    if (const auto least = bound_by_links(program, op, machine)) {
+      const Seconds promised = *profile_collective_time(program, op, machine);
+      Furthest& worst = furthest[static_cast<std::size_t>(op.collective)];
+      if (worst.op == nullptr ||
+          ratio(promised, least->seconds) < ratio(worst.promised, worst.least.seconds)) {
+        worst = {&op, promised, *least};
+      }
     }
   }
   std::vector<std::string> sentences;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/cost/machine_costs.h"
+#include "sim/engine/network/least_seconds.h"
 #include "sim/engine/network/topology.h"
 #include "sim/ledger/ledger.h"
 #include "sim/program/program.h"
@@ -45,6 +46,12 @@ struct Machine {
 
 /// Why `read_time` is empty: the first operation whose kernel the profile does not know.
 [[nodiscard]] std::string unknown_kernel(const program::Program& program, const Machine& machine);
+
+/// What the links of a collective need, where that is more than the machine's profile promises for
+/// it; empty elsewhere.
+[[nodiscard]] std::optional<LeastTime> bound_by_links(const program::Program& program,
+                                                      const program::Op& op,
+                                                      const Machine& machine);
 
 /// A sentence for each kind of collective of which the machine's profile promises less seconds than
 /// its links need at least, with the operation that is furthest below; those are timed at what they

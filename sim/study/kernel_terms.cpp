@@ -222,6 +222,12 @@ void explain_collective_seconds(const Program& program,
   const Bytes payload = engine::payload_bytes(program, op);
   add(term, "N", payload.value());
   add(term, "n", group.ranks);
+  if (const auto least = engine::bound_by_links(program, op, machine)) {
+    set_equation(term, "least-seconds", "V / C", "derived");
+    add(term, "V", least->crossing_bytes);
+    add(term, "C", least->capacity);
+    return;
+  }
   if (spans_nodes) {
     add(term, "p", group.ranks_per_node);
     add(term, "NIC", machine.nic_rate);

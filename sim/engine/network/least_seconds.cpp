@@ -74,7 +74,7 @@ LeastTime least_seconds(CollectiveKind kind,
         crossing(kind, static_cast<double>(payload.value()), static_cast<double>(inside), ranks);
     const Seconds seconds(bytes / capacity);
     if (seconds > least.seconds) {
-      least = {seconds, where};
+      least = {seconds, where, bytes, BytesPerSecond(capacity)};
     }
   };
 

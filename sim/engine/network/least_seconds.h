@@ -26,7 +26,9 @@ struct SharedLinks {
 
 struct LeastTime {
   Seconds seconds;
-  std::string_view where;  // the links that take longest, for a person; empty for zero
+  std::string_view where;     // the links that take longest, for a person; empty for zero
+  double crossing_bytes = 0;  // V, which ranks' equal parts may make fractional
+  BytesPerSecond capacity;    // C
 };
 
 /// The least time of a collective. `payload` as cost/collectives.h counts it: gathered, reduced,

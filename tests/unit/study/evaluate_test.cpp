@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <variant>
 
+#include "sim/study/explain.h"
 #include "tests/catch.h"
 #include "tests/support/study_text.h"
 
@@ -41,27 +45,28 @@ TEST_CASE("a legal plan has every number", "[unit]") {
   CHECK(step.hfu < 1);
 }
 
-/// The H100 node with an all-gather whose link rate is `rate`; Ulysses with sharded parameters.
-ledger::PlanResult with_all_gather_at(const std::string& rate, ledger::Engine engine) {
-  const config::StudyFile file = test::study_of(
-      "version: 1\n"
-      "model: {use: ulysses-study-8-layer, layers: 1}\n"
-      "cluster: {use: h100-8x-nvlink, profile: {use: h100-sxm-public, collectives: {all_gather: "
-      "{beta: {value: " +
-      rate +
-      ", source: doctored}, c: {value: 0 us/sqrt(MB), source: doctored}, gamma: {value: 9000 GB/s, "
-      "source: doctored}}}}}\n"
-      "workload: {sequence: 8K}\n"
-      "plans:\n  - {name: m, use: megatron-sp}\n");
-  const config::StudySpec study = file.base();
-  return evaluate(study, study.plans.front(), engine);
+/// The H100 node with an all-gather whose link rate is `rate`; one layer under Megatron.
+config::StudySpec with_all_gather_at(const std::string& rate) {
+  return test::study_of(
+             "version: 1\n"
+             "model: {use: ulysses-study-8-layer, layers: 1}\n"
+             "cluster: {use: h100-8x-nvlink, profile: {use: h100-sxm-public, collectives: "
+             "{all_gather: {beta: {value: " +
+             rate +
+             ", source: doctored}, c: {value: 0 us, source: doctored}, gamma: {value: 9000 GB/s, "
+             "source: doctored}}}}}\n"
+             "workload: {sequence: 8K}\n"
+             "plans:\n  - {name: m, use: megatron-sp}\n")
+      .base();
 }
 
 TEST_CASE("a profile that is faster than the links is reported, and the links' time used",
           "[unit]") {
   for (const ledger::Engine engine : {ledger::Engine::analytic, ledger::Engine::event}) {
-    const ledger::PlanResult honest = with_all_gather_at("400 GB/s", engine);
-    const ledger::PlanResult doctored = with_all_gather_at("4000 GB/s", engine);
+    const config::StudySpec as_measured = with_all_gather_at("400 GB/s");
+    const config::StudySpec too_fast = with_all_gather_at("4000 GB/s");
+    const ledger::PlanResult honest = evaluate(as_measured, as_measured.plans.front(), engine);
+    const ledger::PlanResult doctored = evaluate(too_fast, too_fast.plans.front(), engine);
     const auto told = [](const ledger::PlanResult& row) {
       return std::count_if(row.reasons.begin(), row.reasons.end(), [](const std::string& reason) {
         return reason.find("faster than the links allow: all_gather of") != std::string::npos;
@@ -79,6 +84,23 @@ TEST_CASE("a profile that is faster than the links is reported, and the links' t
     CHECK(count == Approx(std::round(count)).epsilon(1e-9));
     CHECK(all_gather(doctored) < all_gather(honest));
   }
+}
+
+TEST_CASE("explain shows the links' bound where it is used", "[unit]") {
+  const config::StudySpec too_fast = with_all_gather_at("4000 GB/s");
+  const ledger::Explanation explained = explain(too_fast, too_fast.plans.front(), std::nullopt);
+  int bounded = 0;
+  for (const ledger::Term& term : explained.terms) {
+    if (term.quantity != ledger::TermQuantity::seconds || term.equation != "least-seconds") {
+      continue;
+    }
+    ++bounded;
+    CHECK(term.collective == "all_gather");
+    // 7/8 of 96 MiB into a GPU at 450 GB/s.
+    CHECK(std::get<double>(term.value) ==
+          Approx(static_cast<double>(term.count) * 84 * 1048576 / 450e9).epsilon(1e-9));
+  }
+  CHECK(bounded > 0);
 }
 
 TEST_CASE("an illegal plan is a row with reasons and without numbers", "[unit]") {
