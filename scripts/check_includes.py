@@ -43,7 +43,7 @@ HEAVY = {
     r"yaml-cpp/": ["sim/config"],
     r"boost/program_options": ["sim/cli", "calibrate/cli"],
     r"(Eigen|unsupported/Eigen)/": ["sim/engine/execute", "calibrate/fit", "calibrate/probe/cpu"],
-    r"nlohmann/": ["sim/report", "calibrate/import", "tests"],
+    r"nlohmann/": ["sim/config", "sim/report", "calibrate/import", "tests"],
     r"(catch2/|tests/)": ["tests"],
     r"benchmark/": ["tests/bench"],
 }

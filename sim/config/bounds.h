@@ -28,6 +28,13 @@ inline constexpr Bound kBounds[] = {
     {"width", 1, 1 << 20},
     {"vocabulary", 1, 1 << 24},
     {"learned_positions", 1, 1 << 27},
+    {"norms_per_layer", 1, 8},
+    {"rank", 1, 1 << 17},  // of latent attention
+    {"window", 1, 1 << 27},
+    {"full_every", 1, 1 << 12},
+    {"experts", 1, 1 << 12},
+    {"shared", 0, 1 << 6},
+    {"dense_layers", 0, 1 << 12},
     // cluster
     {"nodes", 1, 1 << 16},
     {"gpus", 1, 1 << 10},

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "sim/config/embedded_files.h"
+#include "sim/config/json_reader.h"
 #include "sim/config/map_reader.h"
 #include "sim/config/yaml_reader.h"
 #include "sim/core/nearest.h"
@@ -65,6 +66,19 @@ std::string preset_path(const KindRow& row, std::string_view name) {
 bool is_file(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored);
+}
+
+/// The file that a text names: relative to the file in which it stands.
+std::filesystem::path path_of_file(const Node& name) {
+  const std::filesystem::path written(name.text);
+  const bool in_a_file = name.position.source != nullptr && written.is_relative();
+  return in_a_file ? std::filesystem::path(name.position.source->file()).parent_path() / written
+                   : written;
+}
+
+/// What stands under `hf` of a model; nullptr of anything else.
+const Node* hugging_face_of(PresetKind kind, const Node& reference) {
+  return kind == PresetKind::model ? reference.find("hf") : nullptr;
 }
 
 /// Whether a study could name the preset in that file: a YAML file whose name YAML can hold.
@@ -129,18 +143,14 @@ Resolved Library::follow(PresetKind kind,
                "{}: expected a name or a map, found {}", row.word, description(reference.kind)),
            hint_near("", names(kind)));
   }
-  const Node* const use = reference.find("use");
-  if (use == nullptr) {
-    return {reference, std::string(inline_name), {}};
+  const bool has_base = reference.find("use") != nullptr || hugging_face_of(kind, reference);
+  if (!has_base) {
+    return {reference, std::string(inline_name), {}, {}};
   }
-  if (!use->is_text()) {
-    refuse(use->where(),
-           fmt::format("use: expected a name, found {}", description(use->kind)),
-           hint_near("", names(kind)));
-  }
-  Resolved resolved = follow(kind, *use, inline_name, depth);
+  Resolved resolved = follow_base(kind, reference, inline_name, depth);
   Node overrides = reference;
-  std::erase_if(overrides.entries, [](const Entry& entry) { return entry.key == "use"; });
+  std::erase_if(overrides.entries,
+                [](const Entry& entry) { return entry.key == "use" || entry.key == "hf"; });
   for (const Entry& entry : overrides.entries) {
     resolved.overridden.push_back(entry.key);
   }
@@ -148,15 +158,51 @@ Resolved Library::follow(PresetKind kind,
   return resolved;
 }
 
+Resolved Library::follow_base(PresetKind kind,
+                              const Node& reference,
+                              std::string_view inline_name,
+                              int depth) const {
+  const Node* const use = reference.find("use");
+  const Node* const hugging_face = hugging_face_of(kind, reference);
+  if (use != nullptr && hugging_face != nullptr) {
+    throw Error(ErrorKind::input,
+                hugging_face->where(),
+                "'use' and 'hf' both name what the model is built on",
+                "remove one of the two",
+                {{use->where(), "'use' stands here"}});
+  }
+  const Node& name = use != nullptr ? *use : *hugging_face;
+  if (!name.is_text()) {
+    refuse(
+        name.where(),
+        fmt::format(
+            "{}: expected a name, found {}", use != nullptr ? "use" : "hf", description(name.kind)),
+        use != nullptr ? hint_near("", names(kind)) : "write the path of a config.json");
+  }
+  return use != nullptr ? follow(kind, name, inline_name, depth) : follow_hugging_face(name);
+}
+
+Resolved Library::follow_hugging_face(const Node& name) const {
+  const std::filesystem::path path = path_of_file(name);
+  const std::scoped_lock lock(mutex_);
+  std::shared_ptr<const HuggingFaceModel>& model = hugging_face_[path.string()];
+  if (model == nullptr) {
+    model = std::make_shared<const HuggingFaceModel>(
+        translate_hugging_face(read_json(read_source(path, name.where()))));
+  }
+  // Every model's file is named config.json: the folder tells them apart.
+  const bool by_folder =
+      path.stem() == "config" && path.has_parent_path() && path.parent_path().has_filename();
+  return {model->node,
+          printable((by_folder ? path.parent_path().filename() : path.stem()).string()),
+          {},
+          model->notes};
+}
+
 Library::File Library::load(PresetKind kind, const Node& name) const {
   const KindRow& row = row_of(kind);
   if (names_a_file(name.text)) {
-    const std::filesystem::path written(name.text);
-    const bool in_a_file = name.position.source != nullptr && written.is_relative();
-    return load_file(
-        in_a_file ? std::filesystem::path(name.position.source->file()).parent_path() / written
-                  : written,
-        name);
+    return load_file(path_of_file(name), name);
   }
   const std::string path = preset_path(row, name.text);
   if (data_.directory && is_file(*data_.directory / path)) {

@@ -2,7 +2,8 @@
 //
 // A reference in a file is one of: the name of a preset, the name of a file (with a '/' or ending
 // in .yaml; relative to the file that names it), an inline map, or `{use: preset-or-file, ...}`
-// whose other keys are laid over what `use` names.
+// whose other keys are laid over what `use` names. A model may also be `{hf: config.json, ...}`:
+// the configuration of a model of Hugging Face in the place of a model file.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/config/hugging_face.h"
 #include "sim/config/node.h"
 
 namespace trireme::config {
@@ -30,7 +32,8 @@ enum class PresetKind : std::uint8_t { model, gpu, cluster, profile };
 struct Resolved {
   Node node;         // a map, the overrides laid over it
   std::string name;  // of the preset or file; the given fallback for an inline map
-  std::vector<std::string> overridden;  // top-level keys laid over what `use` names
+  std::vector<std::string> overridden;  // top-level keys laid over what `use` or `hf` names
+  std::vector<std::string> notes;       // what a config.json left to assume
 };
 
 /// Finds presets and keeps each file that it has read. May be used by several threads at once.
@@ -54,12 +57,18 @@ class Library {
                                 const Node& reference,
                                 std::string_view inline_name,
                                 int depth) const;
+  [[nodiscard]] Resolved follow_base(PresetKind kind,
+                                     const Node& reference,
+                                     std::string_view inline_name,
+                                     int depth) const;
+  [[nodiscard]] Resolved follow_hugging_face(const Node& name) const;
   [[nodiscard]] File load(PresetKind kind, const Node& name) const;
   [[nodiscard]] File load_file(const std::filesystem::path& path, const Node& name) const;
 
   DataSource data_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, File> files_;  // by path, or by "embedded:" and path
+  mutable std::map<std::string, std::shared_ptr<const HuggingFaceModel>> hugging_face_;  // by path
 };
 
 }  // namespace trireme::config

@@ -12,9 +12,9 @@
 
 namespace trireme::config {
 
-/// Reads `model: NAME | FILE | {use: ..., overrides} | {inline}`. Defaults used are appended to
-/// `defaults` unless that is null. Throws Error (input), located, for unknown and missing keys,
-/// numbers out of range, and numbers of heads that do not divide.
+/// Reads `model: NAME | FILE | {use: ..., overrides} | {hf: config.json, overrides} | {inline}`.
+/// Defaults used are appended to `defaults` unless that is null. Throws Error (input), located, for
+/// unknown and missing keys, numbers out of range, and numbers of heads that do not divide.
 [[nodiscard]] ModelSpec read_model(const Node& reference,
                                    const Library& library,
                                    std::vector<std::string>* defaults = nullptr);

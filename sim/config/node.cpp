@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/core/files.h"
 #include "sim/core/printable.h"
 
 namespace trireme::config {
@@ -151,6 +152,16 @@ std::string_view description(NodeKind kind) {
       return "a map";
   }
   return "";
+}
+
+std::shared_ptr<const SourceText> read_source(const std::filesystem::path& path,
+                                              const std::optional<SourceLocation>& named_at) {
+  std::string text = read_text_file(path, named_at);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) {
+    text.erase(0, kByteOrderMark.size());  // else the columns of the first line would be off
+  }
+  return std::make_shared<const SourceText>(path.string(), std::move(text));
 }
 
 }  // namespace trireme::config

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,11 @@ class SourceText {
   std::string text_;
   std::vector<std::size_t> line_starts_;
 };
+
+/// The text of a file, read by read_text_file with its caps and refusals, without a byte order
+/// mark.
+[[nodiscard]] std::shared_ptr<const SourceText> read_source(
+    const std::filesystem::path& path, const std::optional<SourceLocation>& named_at = {});
 
 /// A place in a SourceText: small, as each of many nodes has one.
 struct Position {

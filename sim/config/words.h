@@ -15,7 +15,9 @@ namespace trireme::config {
 inline constexpr Choice<BiasKind> kBiasWords[] = {
     {"none", BiasKind::none}, {"qkv", BiasKind::qkv}, {"all", BiasKind::all}};
 inline constexpr Choice<MlpKind> kMlpWords[] = {{"gelu", MlpKind::gelu},
-                                                {"swiglu", MlpKind::swiglu}};
+                                                {"swiglu", MlpKind::swiglu},
+                                                {"relu", MlpKind::relu},
+                                                {"geglu", MlpKind::geglu}};
 inline constexpr Choice<NormKind> kNormWords[] = {{"layernorm", NormKind::layernorm},
                                                   {"rmsnorm", NormKind::rmsnorm}};
 inline constexpr Choice<Recompute> kRecomputeWords[] = {

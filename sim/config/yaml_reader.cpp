@@ -12,6 +12,7 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include "sim/config/locator.h"
 #include "sim/core/files.h"
 #include "sim/core/printable.h"
 #include "sim/units/units.h"
@@ -22,34 +23,6 @@ namespace {
 [[noreturn]] void fail(const Position& at, std::string message, std::string hint = {}) {
   throw Error(ErrorKind::input, at.location(), std::move(message), std::move(hint));
 }
-
-/// Turns byte offsets, which mostly grow, into lines and columns in characters without counting a
-/// line twice.
-class Locator {
- public:
-  explicit Locator(std::shared_ptr<const SourceText> source) : source_(std::move(source)) {}
-
-  Position at(std::size_t offset) {
-    const std::string_view text = source_->text();
-    offset = std::min(offset, text.size());
-    const int line = source_->line_at(offset);
-    const std::size_t start = source_->line_start(line);
-    if (line != line_ || offset < counted_) {
-      line_ = line;
-      counted_ = start;
-      column_ = 1;
-    }
-    column_ += static_cast<int>(utf8_count(text.substr(counted_, offset - counted_)));
-    counted_ = offset;
-    return Position{source_, offset, line, column_};
-  }
-
- private:
-  std::shared_ptr<const SourceText> source_;
-  int line_ = 0;
-  std::size_t counted_ = 0;
-  int column_ = 1;
-};
 
 /// Builds the tree from yaml-cpp's events and refuses what conventions leave out of YAML.
 class TreeBuilder final : public YAML::EventHandler {
@@ -260,12 +233,7 @@ Node read_yaml(const std::shared_ptr<const SourceText>& source) {
 
 Node read_yaml_file(const std::filesystem::path& path,
                     const std::optional<SourceLocation>& named_at) {
-  std::string text = read_text_file(path, named_at);
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text.starts_with(kByteOrderMark)) {
-    text.erase(0, kByteOrderMark.size());  // else the columns of the first line would be off
-  }
-  return read_yaml(std::make_shared<const SourceText>(path.string(), std::move(text)));
+  return read_yaml(read_source(path, named_at));
 }
 
 }  // namespace trireme::config

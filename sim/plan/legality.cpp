@@ -1,6 +1,8 @@
 #include "sim/plan/legality.h"
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,344 @@ namespace trireme::plan {
 using config::Framework;
 
 namespace {
+
+std::string unless_divides(std::string_view what, std::int64_t value, std::int64_t divisor) {
+  return value % divisor == 0
+             ? std::string()
+             : fmt::format("{} ({}) is not a multiple of {}", what, value, divisor);
+}
+
+RuleAnswer broken(std::string why) {
+  return {std::move(why), {}, {}};
+}
+
+/// S % divisor = 0, or that as a condition when S is not decided.
+RuleAnswer sequence_multiple(const Degrees& degrees, std::int64_t divisor) {
+  if (!degrees.sequence) {
+    return divisor == 1 ? RuleAnswer{} : RuleAnswer{{}, fmt::format("S % {} = 0", divisor), {}};
+  }
+  return broken(unless_divides("the sequence", *degrees.sequence, divisor));
+}
+
+RuleAnswer query_heads_divide(const Degrees& degrees) {
+  return broken(unless_divides("the number of query heads", degrees.query_heads, degrees.degree));
+}
+
+/// The first a % P ranks hold one head more.
+RuleAnswer uneven_query_heads(const Degrees& degrees) {
+  const std::int64_t more = degrees.query_heads % degrees.degree;
+  if (more == 0 || degrees.query_heads < degrees.degree) {
+    return query_heads_divide(degrees);
+  }
+  const std::int64_t fewer = degrees.query_heads / degrees.degree;
+  return {
+      {},
+      {},
+      fmt::format(
+          "uneven heads: {} on {} ranks, {} on {}", fewer + 1, more, fewer, degrees.degree - more)};
+}
+
+RuleAnswer kv_heads_divide(const Degrees& degrees) {
+  return broken(unless_divides("the number of key/value heads", degrees.kv_heads, degrees.degree));
+}
+
+RuleAnswer kv_heads_divide_or_repeat(const Degrees& degrees) {
+  if (degrees.degree % degrees.kv_heads != 0) {
+    return kv_heads_divide(degrees);
+  }
+  RuleAnswer answer;
+  answer.kv_repeat = degrees.degree / degrees.kv_heads;
+  return answer;
+}
+
+RuleAnswer uneven_kv_heads(const Degrees& degrees) {
+  return degrees.kv_heads == degrees.query_heads ? RuleAnswer{} : kv_heads_divide(degrees);
+}
+
+RuleAnswer sequence_divides(const Degrees& degrees) {
+  return sequence_multiple(degrees, degrees.degree);
+}
+
+RuleAnswer halves(const Degrees& degrees) {
+  return degrees.degree == 1 ? RuleAnswer{} : sequence_multiple(degrees, 2 * degrees.degree);
+}
+
+RuleAnswer halves_of_tensor_ranks(const Degrees& degrees) {
+  return sequence_multiple(degrees,
+                           (degrees.degree == 1 ? 1 : 2 * degrees.degree) * degrees.tensor);
+}
+
+/// Heads of one tensor-parallel rank. Key/value heads are never fewer than one: with t > g several
+/// ranks compute with one head.
+std::int64_t local_heads(std::int64_t heads, const Degrees& degrees) {
+  return std::max<std::int64_t>(heads / degrees.tensor, 1);
+}
+
+RuleAnswer local_heads_divide(std::string_view what, std::int64_t heads, const Degrees& degrees) {
+  const std::int64_t local = local_heads(heads, degrees);
+  if (local % degrees.degree == 0) {
+    return {};
+  }
+  return broken(
+      degrees.tensor == 1
+          ? unless_divides(fmt::format("the number of {} heads", what), heads, degrees.degree)
+          : fmt::format(
+                "the {} heads of a tensor-parallel rank ({} of {}) are not a multiple of {}",
+                what,
+                local,
+                heads,
+                degrees.degree));
+}
+
+RuleAnswer local_query_heads_divide(const Degrees& degrees) {
+  return local_heads_divide("query", degrees.query_heads, degrees);
+}
+
+RuleAnswer local_kv_heads_divide(const Degrees& degrees) {
+  return local_heads_divide("key/value", degrees.kv_heads, degrees);
+}
+
+/// The exchange runs over the inner of two levels, the ring over the outer; a level of one is one
+/// of the other stacks.
+RuleAnswer two_levels(const Degrees& degrees) {
+  if (degrees.degree == 1) {
+    return {};
+  }
+  const std::int64_t query_heads = local_heads(degrees.query_heads, degrees);
+  const std::int64_t kv_heads = local_heads(degrees.kv_heads, degrees);
+  std::vector<std::string> sizes;
+  bool composite = false;
+  for (std::int64_t inner = 2; inner < degrees.degree; ++inner) {
+    if (degrees.degree % inner == 0) {
+      composite = true;
+      if (query_heads % inner == 0 && kv_heads % inner == 0) {
+        sizes.push_back(fmt::format("{} x {}", inner, degrees.degree / inner));
+      }
+    }
+  }
+  if (!composite) {
+    return broken(fmt::format("{} is not a product of two sizes above 1", degrees.degree));
+  }
+  if (sizes.empty()) {
+    return broken(
+        fmt::format("no size of the exchange that divides {} divides {} query and {} key/value "
+                    "heads of a rank",
+                    degrees.degree,
+                    query_heads,
+                    kv_heads));
+  }
+  return {{}, {}, fmt::format("hierarchical sizes {}", fmt::join(sizes, ", "))};
+}
+
+RuleAnswer tensor_query_heads_divide(const Degrees& degrees) {
+  return broken(unless_divides("the number of query heads", degrees.query_heads, degrees.tensor));
+}
+
+RuleAnswer tensor_kv_heads_divide(const Degrees& degrees) {
+  if (degrees.kv_heads % degrees.tensor == 0) {
+    return {};
+  }
+  if (degrees.tensor % degrees.kv_heads != 0) {
+    return broken(
+        unless_divides("the number of key/value heads", degrees.kv_heads, degrees.tensor));
+  }
+  return {{},
+          {},
+          fmt::format("QKV gathered: {} key/value heads over {} tensor-parallel ranks",
+                      degrees.kv_heads,
+                      degrees.tensor)};
+}
+
+RuleAnswer tensor_mlp_width_divides(const Degrees& degrees) {
+  return broken(unless_divides("the MLP width", degrees.mlp_width, degrees.tensor));
+}
+
+/// What is left of the sequence after the context-parallel split; that it divides is another rule's
+/// matter.
+RuleAnswer tensor_sequence_divides(const Degrees& degrees) {
+  if (!degrees.tensor_shards_sequence || degrees.tensor == 1) {
+    return {};
+  }
+  if (!degrees.sequence || degrees.degree == 1) {
+    return sequence_multiple(degrees, degrees.degree * degrees.tensor);
+  }
+  return *degrees.sequence % degrees.degree == 0
+             ? broken(unless_divides("the sequence of a context-parallel rank",
+                                     *degrees.sequence / degrees.degree,
+                                     degrees.tensor))
+             : RuleAnswer{};
+}
+
+// One row per rule.
+
+constexpr LegalityRule kGpus{"degrees-multiply", "GPUs % (P t) = 0", "megatron-lm", gpus_divide};
+constexpr LegalityRule kQueryHeads{"ulysses-query-heads",
+                                   "Ulysses never splits a head: a % P = 0",
+                                   "jacobs2023-ulysses",
+                                   query_heads_divide};
+constexpr LegalityRule kUnevenQueryHeads{"ulysses-uneven-heads",
+                                         "a % P = 0, or a > P and some ranks hold a head more",
+                                         "deepspeed",
+                                         uneven_query_heads};
+constexpr LegalityRule kKvHeads{"ulysses-kv-heads",
+                                "key/value heads divide, or are repeated before the exchange: "
+                                "g % P = 0 or P % g = 0",
+                                "deepspeed",
+                                kv_heads_divide_or_repeat};
+constexpr LegalityRule kWholeKvHeads{"ulysses-whole-kv-heads",
+                                     "key/value heads are not repeated: g % P = 0",
+                                     "prime-rl",
+                                     kv_heads_divide};
+constexpr LegalityRule kUnevenKvHeads{"ulysses-uneven-kv-heads",
+                                      "uneven exchanges take one number of heads for queries, keys "
+                                      "and values: g = a, or g % P = 0",
+                                      "deepspeed",
+                                      uneven_kv_heads};
+constexpr LegalityRule kSequence{
+    "sequence-divides", "sequence shards are equal: S % P = 0", "deepspeed", sequence_divides};
+constexpr LegalityRule kHalves{"context-parallel-halves",
+                               "context parallelism balances causal halves: S % (2 cp) = 0",
+                               "megatron-lm",
+                               halves};
+constexpr LegalityRule kTensorHalves{"context-parallel-tensor-halves",
+                                     "each half is split over tensor-parallel ranks: "
+                                     "S % (2 cp t) = 0",
+                                     "torchtitan",
+                                     halves_of_tensor_ranks};
+constexpr LegalityRule kContextQueryHeads{"context-query-heads",
+                                          "the exchange splits a rank's query heads: "
+                                          "(a / t) % cp = 0",
+                                          "transformer-engine",
+                                          local_query_heads_divide};
+constexpr LegalityRule kContextKvHeads{"context-kv-heads",
+                                       "and its key/value heads: (g / t) % cp = 0",
+                                       "transformer-engine",
+                                       local_kv_heads_divide};
+constexpr LegalityRule kTwoLevels{
+    "context-two-levels",
+    "hierarchical sizes multiply to cp, and the first splits a rank's "
+    "heads",
+    "megatron-lm",
+    two_levels};
+constexpr LegalityRule kTensorQueryHeads{"tensor-query-heads",
+                                         "tensor parallelism splits heads: a % t = 0",
+                                         "megatron-lm",
+                                         tensor_query_heads_divide};
+constexpr LegalityRule kTensorKvHeads{
+    "tensor-kv-heads", "g % t = 0 or t % g = 0", "megatron-lm", tensor_kv_heads_divide};
+constexpr LegalityRule kTensorMlpWidth{"tensor-mlp-width",
+                                       "tensor parallelism splits the MLP: f % t = 0",
+                                       "megatron-lm",
+                                       tensor_mlp_width_divides};
+constexpr LegalityRule kTensorSequence{"tensor-sequence",
+                                       "with Megatron's sequence parallelism (S / cp) % t = 0",
+                                       "megatron-lm",
+                                       tensor_sequence_divides};
+
+constexpr std::array kRules = {&kGpus,
+                               &kQueryHeads,
+                               &kUnevenQueryHeads,
+                               &kKvHeads,
+                               &kWholeKvHeads,
+                               &kUnevenKvHeads,
+                               &kSequence,
+                               &kHalves,
+                               &kTensorHalves,
+                               &kContextQueryHeads,
+                               &kContextKvHeads,
+                               &kTwoLevels,
+                               &kTensorQueryHeads,
+                               &kTensorKvHeads,
+                               &kTensorMlpWidth,
+                               &kTensorSequence};
+
+// One row per stack: cost-model, legality differs by framework.
+
+constexpr std::array kRepeatingUlysses = {&kGpus, &kQueryHeads, &kKvHeads, &kSequence};
+constexpr std::array kUnevenUlysses = {&kGpus, &kUnevenQueryHeads, &kUnevenKvHeads, &kSequence};
+constexpr std::array kWholeUlysses = {&kGpus, &kQueryHeads, &kWholeKvHeads, &kSequence};
+constexpr std::array kMegatronTensor = {
+    &kGpus, &kTensorQueryHeads, &kTensorKvHeads, &kTensorMlpWidth, &kTensorSequence};
+constexpr std::array kMegatronExchange = {&kGpus,
+                                          &kTensorQueryHeads,
+                                          &kTensorKvHeads,
+                                          &kTensorMlpWidth,
+                                          &kContextQueryHeads,
+                                          &kContextKvHeads,
+                                          &kHalves,
+                                          &kTensorSequence};
+constexpr std::array kMegatronRing = {
+    &kGpus, &kTensorQueryHeads, &kTensorKvHeads, &kTensorMlpWidth, &kHalves, &kTensorSequence};
+constexpr std::array kMegatronTwoLevels = {&kGpus,
+                                           &kTensorQueryHeads,
+                                           &kTensorKvHeads,
+                                           &kTensorMlpWidth,
+                                           &kTwoLevels,
+                                           &kHalves,
+                                           &kTensorSequence};
+constexpr std::array kPytorchContext = {&kGpus, &kTensorHalves};
+
+constexpr std::array kStacks = {
+    LegalityStack{"deepspeed",
+                  "DeepSpeed ALST (Hugging Face)",
+                  SplitKind::ulysses,
+                  false,
+                  true,
+                  kRepeatingUlysses},
+    LegalityStack{"deepspeed_legacy",
+                  "DeepSpeed legacy DistributedAttention",
+                  SplitKind::ulysses,
+                  false,
+                  true,
+                  kUnevenUlysses},
+    LegalityStack{"megatron a2a",
+                  "Megatron / TransformerEngine a2a",
+                  SplitKind::context_parallel,
+                  true,
+                  true,
+                  kMegatronExchange},
+    LegalityStack{"megatron p2p, all_gather",
+                  "Megatron / TransformerEngine p2p, all_gather",
+                  SplitKind::context_parallel,
+                  true,
+                  false,
+                  kMegatronRing},
+    LegalityStack{"megatron a2a+p2p",
+                  "Megatron / TransformerEngine a2a+p2p",
+                  SplitKind::context_parallel,
+                  true,
+                  false,
+                  kMegatronTwoLevels},
+    LegalityStack{"megatron tensor_parallel",
+                  "Megatron tensor parallel",
+                  SplitKind::tensor_parallel,
+                  true,
+                  true,
+                  kMegatronTensor},
+    LegalityStack{"pytorch, torchtitan",
+                  "PyTorch / torchtitan context parallel",
+                  SplitKind::context_parallel,
+                  true,
+                  false,
+                  kPytorchContext},
+    LegalityStack{"verl", "verl Ulysses", SplitKind::ulysses, false, true, kRepeatingUlysses},
+    LegalityStack{"prime_rl", "prime-rl", SplitKind::ulysses, false, true, kWholeUlysses},
+};
+
+/// The rules of an exchange of heads under a framework. One that has none of its own is given those
+/// of the closed forms: whole heads, key/value heads repeated where they are too few.
+std::span<const LegalityRule* const> exchange_rules(Framework framework) {
+  switch (framework) {
+    case Framework::deepspeed_legacy:
+      return kUnevenUlysses;
+    case Framework::megatron:
+      return kMegatronExchange;
+    case Framework::prime_rl:
+      return kWholeUlysses;
+    default:
+      return kRepeatingUlysses;
+  }
+}
 
 bool exchanges_heads(const Plan& plan) {
   return plan.attention == AttentionLowering::ulysses && plan.group_degree > 1;
@@ -22,137 +362,169 @@ bool splits_features(const Plan& plan) {
   return plan.mlp == MlpLowering::megatron && plan.group_degree > 1;
 }
 
-bool shards_sequence(const Plan& plan) {
-  return plan.sequence_sharded && plan.group_degree > 1;
+Degrees degrees_of(const Plan& plan) {
+  Degrees degrees;
+  degrees.query_heads = plan.model.heads;
+  degrees.kv_heads = plan.model.kv_heads;
+  degrees.mlp_width = plan.model.mlp_width;
+  degrees.tensor_shards_sequence = plan.sequence_sharded;
+  degrees.sequence = plan.sequence;
+  return degrees;
 }
 
-std::string unless_divides(std::string_view what, std::int64_t value, std::int64_t divisor) {
-  return value % divisor == 0
-             ? std::string()
-             : fmt::format("{} ({}) is not a multiple of {}", what, value, divisor);
-}
-
-std::string query_heads_divide(const Plan& plan) {
-  if (plan.framework == Framework::deepspeed_legacy && plan.model.heads > plan.group_degree &&
-      plan.model.heads % plan.group_degree != 0) {
-    return fmt::format("{} query heads over {} ranks are uneven, which is not modelled yet",
-                       plan.model.heads,
-                       plan.group_degree);
+void refuse_broken(const LegalityRule& rule, const Degrees& degrees, Feasibility& feasibility) {
+  std::string message = rule.check(degrees).broken;
+  if (!message.empty()) {
+    feasibility.refusals.push_back({std::string(rule.name), std::move(message)});
   }
-  return unless_divides("the number of query heads", plan.model.heads, plan.group_degree);
 }
 
-std::string kv_heads_divide(const Plan& plan) {
-  const std::int64_t groups = plan.model.kv_heads;
-  const std::int64_t degree = plan.group_degree;
-  if (groups % degree == 0) {
-    return {};
+void check_exchange(const Plan& plan, Feasibility& feasibility) {
+  Degrees degrees = degrees_of(plan);
+  degrees.degree = plan.group_degree;
+  for (const LegalityRule* const rule : exchange_rules(plan.framework)) {
+    refuse_broken(*rule, degrees, feasibility);
   }
-  const bool repeats = degree % groups == 0 && plan.framework != Framework::prime_rl &&
-                       plan.framework != Framework::megatron;
-  return repeats ? fmt::format(
-                       "{} key/value heads over {} ranks have to be repeated, which is not "
-                       "modelled yet",
-                       groups,
-                       degree)
-                 : unless_divides("the number of key/value heads", groups, degree);
 }
 
-std::string tensor_kv_heads_divide(const Plan& plan) {
-  const std::int64_t groups = plan.model.kv_heads;
-  const std::int64_t degree = plan.group_degree;
-  if (groups % degree == 0) {
-    return {};
+void check_tensor_parallel(const Plan& plan, Feasibility& feasibility) {
+  Degrees degrees = degrees_of(plan);
+  degrees.tensor = plan.group_degree;
+  if (!splits_attention(plan)) {  // the hybrid's MLP alone
+    refuse_broken(kTensorMlpWidth, degrees, feasibility);
+    return;
   }
-  return degree % groups == 0
-             ? fmt::format(
-                   "{} key/value heads over {} tensor-parallel ranks need a gather of QKV, "
-                   "which is not modelled yet",
-                   groups,
-                   degree)
-             : unless_divides("the number of key/value heads", groups, degree);
+  for (const LegalityRule* const rule : kMegatronTensor) {
+    refuse_broken(*rule, degrees, feasibility);
+  }
 }
-
-constexpr std::array kRules = {
-    LegalityRule{"ulysses-query-heads",
-                 "Ulysses never splits a head: a % P = 0",
-                 "jacobs2023-ulysses",
-                 exchanges_heads,
-                 query_heads_divide},
-    LegalityRule{"ulysses-kv-heads",
-                 "key/value heads divide, or are repeated: g % P = 0 or P % g = 0",
-                 "deepspeed",
-                 exchanges_heads,
-                 kv_heads_divide},
-    LegalityRule{"tensor-query-heads",
-                 "tensor parallelism splits heads: a % tp = 0",
-                 "megatron-lm",
-                 splits_attention,
-                 [](const Plan& plan) {
-                   return unless_divides(
-                       "the number of query heads", plan.model.heads, plan.group_degree);
-                 }},
-    LegalityRule{"tensor-kv-heads",
-                 "g % tp = 0 or tp % g = 0",
-                 "megatron-lm",
-                 splits_attention,
-                 tensor_kv_heads_divide},
-    LegalityRule{"tensor-mlp-width",
-                 "tensor parallelism splits the MLP: f % tp = 0",
-                 "megatron-lm",
-                 splits_features,
-                 [](const Plan& plan) {
-                   return unless_divides("the MLP width", plan.model.mlp_width, plan.group_degree);
-                 }},
-    LegalityRule{"sequence-divides",
-                 "sequence shards are equal: S % P = 0",
-                 "deepspeed",
-                 shards_sequence,
-                 [](const Plan& plan) {
-                   return unless_divides("the sequence", plan.sequence, plan.group_degree);
-                 }},
-    LegalityRule{"context-parallel-halves",
-                 "Megatron's context parallelism balances causal halves: S % (2 cp) = 0",
-                 "transformer-engine",
-                 [](const Plan& plan) {
-                   return exchanges_heads(plan) && plan.framework == Framework::megatron;
-                 },
-                 [](const Plan& plan) {
-                   return unless_divides("the sequence", plan.sequence, 2 * plan.group_degree);
-                 }},
-    LegalityRule{"vocabulary-parallel-loss",
-                 "the vocabulary-parallel loss needs a head that tensor parallelism splits",
-                 "megatron-lm",
-                 [](const Plan& plan) {
-                   return plan.loss == config::LossKind::vocabulary_parallel &&
-                          plan.model.vocabulary > 0;
-                 },
-                 [](const Plan& plan) {
-                   return plan.vocabulary_parallel()
-                              ? std::string()
-                              : std::string("the plan splits no MLP, so its head is whole");
-                 }},
-};
 
 void not_modelled(Feasibility& feasibility, std::string_view what) {
   feasibility.refusals.push_back({"not-modelled", fmt::format("{} is not modelled yet", what)});
 }
 
+/// What the rules allow and no lowering does yet.
+void check_heads_modelled(const Plan& plan, Feasibility& feasibility) {
+  const std::int64_t degree = plan.group_degree;
+  const std::int64_t groups = plan.model.kv_heads;
+  if (exchanges_heads(plan)) {
+    if (plan.framework == Framework::deepspeed_legacy && plan.model.heads > degree &&
+        plan.model.heads % degree != 0) {
+      feasibility.refusals.push_back(
+          {"not-modelled",
+           fmt::format("{} query heads over {} ranks are uneven, which is not modelled yet",
+                       plan.model.heads,
+                       degree)});
+    }
+    Degrees degrees = degrees_of(plan);
+    degrees.degree = degree;
+    for (const LegalityRule* const rule : exchange_rules(plan.framework)) {
+      if (rule->check(degrees).kv_repeat > 1) {
+        feasibility.refusals.push_back(
+            {"not-modelled",
+             fmt::format("{} key/value heads over {} ranks have to be repeated, which is not "
+                         "modelled yet",
+                         groups,
+                         degree)});
+      }
+    }
+  }
+  if (splits_attention(plan) && groups % degree != 0 && degree % groups == 0) {
+    feasibility.refusals.push_back(
+        {"not-modelled",
+         fmt::format("{} key/value heads over {} tensor-parallel ranks need a gather of QKV, which "
+                     "is not modelled yet",
+                     groups,
+                     degree)});
+  }
+}
+
+/// What a model may have beyond a plain transformer.
+struct ModelFeature {
+  std::string_view name;
+  bool (*has)(const config::ModelSpec& model, std::int64_t sequence);
+};
+
+constexpr std::array kFeaturesNotModelled = {
+    ModelFeature{
+        "mixture of experts",
+        [](const config::ModelSpec& model, std::int64_t) { return model.experts.has_value(); }},
+    ModelFeature{
+        "multi-head latent attention",
+        [](const config::ModelSpec& model, std::int64_t) { return model.latent.has_value(); }},
+    ModelFeature{"a sliding window shorter than the sequence",
+                 [](const config::ModelSpec& model, std::int64_t sequence) {
+                   return model.sliding_window && model.sliding_window->tokens < sequence;
+                 }},
+    ModelFeature{"normalisation of queries and keys",
+                 [](const config::ModelSpec& model, std::int64_t) { return model.qk_norm; }},
+    ModelFeature{"attention with learned sinks",
+                 [](const config::ModelSpec& model, std::int64_t) { return model.sinks; }},
+    ModelFeature{"attention with softcapped scores",
+                 [](const config::ModelSpec& model, std::int64_t) { return model.score_softcap; }},
+    ModelFeature{"attention with ALiBi",
+                 [](const config::ModelSpec& model, std::int64_t) { return model.alibi; }},
+    ModelFeature{"a softcap of the logits",
+                 [](const config::ModelSpec& model, std::int64_t) { return model.logit_softcap; }},
+    ModelFeature{"a norm behind the embedding",
+                 [](const config::ModelSpec& model, std::int64_t) { return model.embedding_norm; }},
+    ModelFeature{
+        "a layer with other than two norms",
+        [](const config::ModelSpec& model, std::int64_t) { return model.norms_per_layer != 2; }},
+    ModelFeature{
+        "a layer whose attention and MLP run on one input",
+        [](const config::ModelSpec& model, std::int64_t) { return model.parallel_blocks; }},
+    ModelFeature{"an MLP with ReLU",
+                 [](const config::ModelSpec& model, std::int64_t) {
+                   return model.mlp_kind == config::MlpKind::relu;
+                 }},
+    ModelFeature{"an MLP with GEGLU",
+                 [](const config::ModelSpec& model, std::int64_t) {
+                   return model.mlp_kind == config::MlpKind::geglu;
+                 }},
+};
+
 }  // namespace
 
-std::span<const LegalityRule> legality_rules() {
+RuleAnswer gpus_divide(const Degrees& degrees) {
+  const std::int64_t ranks = degrees.degree * degrees.tensor;
+  if (!degrees.gpus || *degrees.gpus % ranks == 0) {
+    return {};
+  }
+  return broken(
+      degrees.degree == 1 || degrees.tensor == 1
+          ? fmt::format("{} GPUs are not a multiple of the degree {}", *degrees.gpus, ranks)
+          : fmt::format("{} GPUs are not a multiple of {} x {} tensor-parallel",
+                        *degrees.gpus,
+                        degrees.degree,
+                        degrees.tensor));
+}
+
+std::span<const LegalityStack> legality_stacks() {
+  return kStacks;
+}
+
+std::span<const LegalityRule* const> legality_rules() {
   return kRules;
 }
 
 void check_rules(const Plan& plan, Feasibility& feasibility) {
-  for (const LegalityRule& rule : kRules) {
-    if (!rule.applies(plan)) {
-      continue;
-    }
-    std::string message = rule.broken(plan);
-    if (!message.empty()) {
-      feasibility.refusals.push_back({std::string(rule.name), std::move(message)});
-    }
+  if (exchanges_heads(plan)) {
+    check_exchange(plan, feasibility);
+  }
+  if (splits_features(plan) || splits_attention(plan)) {
+    check_tensor_parallel(plan, feasibility);
+  }
+  if (plan.attention == AttentionLowering::sequence_gather && plan.group_degree > 1) {
+    Degrees degrees = degrees_of(plan);
+    degrees.degree = plan.group_degree;
+    refuse_broken(kSequence, degrees, feasibility);
+  }
+  check_heads_modelled(plan, feasibility);
+  if (plan.loss == config::LossKind::vocabulary_parallel && plan.model.vocabulary > 0 &&
+      !plan.vocabulary_parallel()) {
+    feasibility.refusals.push_back(
+        {"vocabulary-parallel-loss", "the plan splits no MLP, so its head is whole"});
   }
 }
 
@@ -181,6 +553,16 @@ void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
   if (spec.zero.reshard == config::Reshard::framework &&
       (spec.framework == Framework::deepspeed || spec.framework == Framework::deepspeed_legacy)) {
     not_modelled(feasibility, "DeepSpeed's re-gather rule by reuse distance");
+  }
+}
+
+void check_modelled(const config::ModelSpec& model,
+                    std::int64_t sequence,
+                    Feasibility& feasibility) {
+  for (const ModelFeature& feature : kFeaturesNotModelled) {
+    if (feature.has(model, sequence)) {
+      not_modelled(feasibility, feature.name);
+    }
   }
 }
 

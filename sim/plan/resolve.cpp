@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -147,12 +148,16 @@ void fill_batches(const config::StudySpec& study,
           "degrees-multiply",
           fmt::format("the degrees multiply to {}, the cluster has {} GPUs", plan.ranks(), gpus));
     }
-  } else if (gpus % plan.group_degree != 0) {
-    refuse(feasibility,
-           "degrees-multiply",
-           fmt::format("{} GPUs are not a multiple of the degree {}", gpus, plan.group_degree));
   } else {
-    plan.data_degree = gpus / plan.group_degree;
+    Degrees degrees;
+    degrees.degree = plan.group_degree;
+    degrees.gpus = gpus;
+    std::string broken = gpus_divide(degrees).broken;
+    if (broken.empty()) {
+      plan.data_degree = gpus / plan.group_degree;
+    } else {
+      refuse(feasibility, "degrees-multiply", std::move(broken));
+    }
   }
   const std::int64_t node = study.cluster.gpus_per_node;
   if (node % plan.group_degree != 0 && plan.group_degree % node != 0) {
@@ -191,6 +196,7 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.framework = spec.framework;
 
   check_modelled(spec, feasibility);
+  check_modelled(study.model, plan.sequence, feasibility);
   check_degrees(spec, feasibility);
   const std::int64_t sequence_degree = std::max<std::int64_t>(spec.ulysses, spec.sequence_gather);
   plan.group_degree = std::max<std::int64_t>(sequence_degree, spec.tensor_parallel);

@@ -306,7 +306,8 @@ TEST_CASE("listings have the presets in every format", "[cli]") {
     return model["name"] == "llama-3.1-8b" && model["parameters"] == 8030261248;
   }));
   for (const Json& model : models["rows"]) {
-    CHECK(model["agrees_with_published"] == true);
+    // One count is two millions below what the dimensions give; its file says so.
+    CHECK(model["agrees_with_published"] == (model["name"] != "opt-66b"));
   }
   CHECK(run_trireme("clusters --csv").out.find("\nh100-8x-nvlink,1,8,h100-sxm,") !=
         std::string::npos);
