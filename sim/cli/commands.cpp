@@ -36,6 +36,19 @@ void add_explain(po::options_description& options) {
       "draw owners for T tokens and H heads, such as 16x8");
 }
 
+void add_legal(po::options_description& options) {
+  options.add_options()("model",
+                        po::value<std::string>()->value_name("MODEL"),
+                        "a preset, a model file, or a config.json of Hugging Face")(
+      "gpus", po::value<std::string>()->value_name("N"), "GPUs that the degrees divide")(
+      "sequence",
+      po::value<std::string>()->value_name("TOKENS"),
+      "tokens of a sequence, such as 128K; without it, its rules are conditions")(
+      "tensor-parallel",
+      po::value<std::string>()->value_name("T"),
+      "tensor-parallel ranks beside the degree, where a stack has them; 1 without it");
+}
+
 void add_verify(po::options_description& options) {
   add_plan(options);
   options.add_options()("transport",
@@ -95,6 +108,15 @@ constexpr std::array kCommands = {
             "  trireme report reports/ulysses-vs-megatron/study.yaml -o build/report\n",
             nullptr,
             run_report},
+    Command{"legal",
+            "which degrees does my framework allow for this model and number of GPUs?",
+            "",
+            Writes::result,
+            "  trireme legal --model qwen2.5-14b --gpus 64\n"
+            "  trireme legal --model llama-3.1-70b --gpus 64 --tensor-parallel 8 --sequence 128K\n"
+            "  trireme legal --model path/config.json --gpus 16 --json\n",
+            add_legal,
+            run_legal},
     Command{"models",
             "which models are there?",
             "",

@@ -38,6 +38,7 @@ ExitCode run_sweep(const Invocation& call);
 ExitCode run_explain(const Invocation& call);
 ExitCode run_verify(const Invocation& call);
 ExitCode run_report(const Invocation& call);
+ExitCode run_legal(const Invocation& call);
 ExitCode run_models(const Invocation& call);
 ExitCode run_clusters(const Invocation& call);
 ExitCode run_plans(const Invocation& call);
