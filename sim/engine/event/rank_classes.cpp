@@ -78,7 +78,7 @@ std::vector<std::uint32_t> group_colours(const Mesh& mesh,
   return result;
 }
 
-/// Gives every rank the classes of those to which it hops and from which.
+/// Gives every rank the classes of those to which it hops and from which: it waits for both alike.
 std::vector<std::uint32_t> neighbour_colours(const Mesh& mesh,
                                              AxisMask group,
                                              std::int64_t shift,
@@ -90,7 +90,7 @@ std::vector<std::uint32_t> neighbour_colours(const Mesh& mesh,
       const auto rank = static_cast<std::int64_t>(i);
       return colour[static_cast<std::size_t>(ring_neighbour(mesh, group, rank, step))];
     };
-    result[i] = numbering({colour_of(-shift), colour_of(shift)});
+    result[i] = numbering(std::minmax({colour_of(-shift), colour_of(shift)}));
   }
   return result;
 }
