@@ -18,7 +18,7 @@ using Catch::Matchers::ContainsSubstring;
 /// What the scripts share. `rank R N` starts a rank that meets the others by TCP.
 constexpr const char* kPrelude = R"sh(
 calibrate="${TRIREME%/*}/trireme-calibrate"
-few="--grid few --probe gemm"
+few="--device cpu --grid few --probe gemm"
 quick="$few --time-per-point 5ms"
 port=$((20000 + $$ % 20000))
 rank() {

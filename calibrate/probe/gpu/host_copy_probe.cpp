@@ -41,7 +41,7 @@ class HostCopyTrial final : public Trial {
       device_.stream().wait();
       const Buffer wrong(Bytes(sizeof(std::uint64_t)));
       auto* const count = static_cast<std::uint64_t*>(wrong.get());
-      check(cudaMemset(count, 0, sizeof(*count)), "cudaMemset");
+      check(cudaMemsetAsync(count, 0, sizeof(*count), device_.stream().get()), "cudaMemsetAsync");
       check_moved_bits(device_.stream().get(), on_device_.get(), elements(), 0, 0, count);
       device_.stream().wait();
       std::uint64_t found = 0;
