@@ -55,7 +55,8 @@ void add_verify(po::options_description& options) {
                         po::value<std::string>()->value_name("KIND"),
                         "how ranks exchange messages: threads (default), or mpi under mpirun")(
       "full-trace", po::bool_switch(), "print each operation with shapes and owners")(
-      "time", po::bool_switch(), "run larger sizes and print the wall-clock of each phase");
+      "time", po::bool_switch(), "run larger sizes and print the wall-clock of phases and steps")(
+      "full-size", po::bool_switch(), "run the sizes that the study states: what compare predicts");
 }
 
 constexpr std::array kCommands = {
@@ -91,7 +92,8 @@ constexpr std::array kCommands = {
             Writes::result,
             "  trireme verify reports/ulysses-vs-megatron/study.yaml\n"
             "  trireme verify study.yaml --plan hybrid --full-trace\n"
-            "  mpirun -n 8 trireme verify study.yaml --transport mpi\n",
+            "  mpirun -n 8 trireme verify study.yaml --transport mpi\n"
+            "  mpirun -n 2 trireme verify small.yaml --transport mpi --time --full-size\n",
             add_verify,
             run_verify},
     Command{"trace",

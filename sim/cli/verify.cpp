@@ -34,7 +34,7 @@ std::string table_text(const Invocation& call, const ledger::VerificationResult&
   }
   text += report::to_terminal(report::verification_table(result), call.color);
   if (is_set(call, "time")) {
-    text += "\nwall-clock of rank 0 in the last step\n" +
+    text += "\nwall-clock of rank 0 in the last step, and of repeated steps on the slowest rank\n" +
             report::to_terminal(report::wall_clock_table(result), call.color);
   }
   return text;
@@ -75,7 +75,10 @@ ledger::VerificationResult verify(const Invocation& call,
                                   const study::RunRanks& run) {
   const std::string plan = call.text("plan");
   study::VerifyOptions options;
-  options.size = is_set(call, "time") ? study::ModelSize::larger : study::ModelSize::least;
+  options.size = is_set(call, "full-size") ? study::ModelSize::stated
+                 : is_set(call, "time")    ? study::ModelSize::larger
+                                           : study::ModelSize::least;
+  options.time = is_set(call, "time");
   options.trace = is_set(call, "full-trace");
   ledger::VerificationResult result = study::verify_study(
       plan.empty() ? file.base() : study::only(file.base(), plan), options, run);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,14 @@ constexpr std::string_view name(VerificationVerdict value) {
   return name_in(kVerificationVerdictNames, value);
 }
 
+/// Repeated steps, each as long as on its slowest rank.
+struct StepTiming {
+  Seconds median;
+  Seconds lower_quartile;
+  Seconds upper_quartile;
+  std::int64_t steps = 0;
+};
+
 /// One plan, executed.
 struct PlanVerification {
   std::string plan;
@@ -68,6 +77,7 @@ struct PlanVerification {
   PerCollective<Counted> sent_by_collective{};
   Counted peak;                    // the largest over ranks
   PerPhase<Seconds> wall_clock{};  // of rank 0 in the last step
+  std::optional<StepTiming> step_time;  // when it was asked for
   /// Why it is illegal, or what differs: each names operation and tensor.
   std::vector<std::string> messages;
   std::vector<TracedOperation> trace;

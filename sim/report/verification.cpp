@@ -65,6 +65,19 @@ Json operation_object(const ledger::TracedOperation& operation) {
   return object;
 }
 
+/// Its members are null where no step was timed.
+Json step_time_object(const PlanVerification& row) {
+  const auto seconds = [&](Seconds ledger::StepTiming::*part) {
+    return row.step_time ? Json(nine_digits(((*row.step_time).*part).value())) : Json(nullptr);
+  };
+  Json object;
+  object["median"] = seconds(&ledger::StepTiming::median);
+  object["lower_quartile"] = seconds(&ledger::StepTiming::lower_quartile);
+  object["upper_quartile"] = seconds(&ledger::StepTiming::upper_quartile);
+  object["steps"] = row.step_time ? Json(row.step_time->steps) : Json(nullptr);
+  return object;
+}
+
 Json row_object(const PlanVerification& row, bool with_time) {
   const bool executed = was_executed(row);
   Json object;
@@ -90,6 +103,7 @@ Json row_object(const PlanVerification& row, bool with_time) {
       object["wall_clock_seconds"][std::string(kPhaseNames[i])] =
           executed ? Json(nine_digits(row.wall_clock[i].value())) : Json(nullptr);
     }
+    object["step_time_seconds"] = step_time_object(row);
   }
   object["messages"] = row.messages;
   if (!row.trace.empty()) {
@@ -151,6 +165,8 @@ Table wall_clock_table(const VerificationResult& result) {
     table.columns.push_back({std::string(phase), Align::right});
   }
   table.columns.push_back({"step", Align::right});
+  table.columns.push_back({"repeated, median", Align::right});
+  table.columns.push_back({"quartiles", Align::right});
   for (const PlanVerification& row : result.rows) {
     if (!was_executed(row)) {
       continue;
@@ -162,6 +178,12 @@ Table wall_clock_table(const VerificationResult& result) {
       step += phase;
     }
     cells.push_back(human(step));
+    cells.push_back(row.step_time ? human(row.step_time->median) : "-");
+    cells.push_back(row.step_time ? fmt::format("{} to {} of {}",
+                                                human(row.step_time->lower_quartile),
+                                                human(row.step_time->upper_quartile),
+                                                row.step_time->steps)
+                                  : "-");
     table.add(std::move(cells));
   }
   return table;

@@ -11,7 +11,7 @@ namespace trireme::report {
 /// A row per plan: verdict, errors, bytes and memory beside the ledgers.
 [[nodiscard]] Table verification_table(const ledger::VerificationResult& result);
 
-/// A row per plan and phase: wall-clock of one rank.
+/// A row per plan: wall-clock of one rank's last step by phase, and of repeated steps.
 [[nodiscard]] Table wall_clock_table(const ledger::VerificationResult& result);
 
 /// Every operation of a plan's program, with shapes and owners of its tensors.

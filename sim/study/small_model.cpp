@@ -93,6 +93,9 @@ ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
 }  // namespace
 
 Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
+  if (size == ModelSize::stated) {
+    return plan;
+  }
   const Sizes& sizes = size == ModelSize::least ? kLeast : kLarger;
   Plan small = plan;
   small.data_degree = shrunk_data_degree(plan, gpus_per_node);

@@ -14,7 +14,8 @@ namespace trireme::study {
 
 enum class ModelSize : std::uint8_t {
   least,  // what still has every case: for proving
-  larger  // what takes long enough to be timed
+  larger,  // what takes long enough to be timed
+  stated   // what the study says
 };
 
 /// `plan` with a small model and workload of the same kind: head ratio, MLP and norm kind, biases,

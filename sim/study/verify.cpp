@@ -2,17 +2,21 @@
 
 #include <exception>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "sim/engine/execute/thread_transport.h"
+#include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/program/builder.h"
 #include "sim/study/rank_record.h"
+#include "sim/study/step_timing.h"
 #include "sim/study/verify_checks.h"
 #include "sim/study/verify_reference.h"
+#include "sim/units/text.h"
 
 namespace trireme::study {
 
@@ -94,6 +98,9 @@ void compare_with_reference(const Plan& plan,
     check_memory(promised, executed, records, result);
     result.wall_clock = records.front().steps.back().wall_clock;
   }
+  if (options.time && failure.empty()) {
+    time_steps(executed, reference, gpus_per_node, run, result);
+  }
 }
 
 }  // namespace
@@ -130,11 +137,41 @@ PlanVerification verify_small_plan(const Plan& plan,
   return result;
 }
 
+namespace {
+
+/// Why this machine cannot execute a plan; empty when it can.
+std::string too_large_to_execute(const Plan& plan) {
+  // Every number takes 8 bytes, and a place among the elements of the whole tensor as much again;
+  // declared types are of 2 bytes at least.
+  constexpr std::int64_t kBytesExecuted = 8;
+  const Bytes declared = engine::read_peak(plan::lower(plan)).allocated;
+  const Bytes memory(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE));
+  const Bytes needed = kBytesExecuted * plan.ranks() * declared;
+  if (needed <= memory) {
+    return {};
+  }
+  return fmt::format("plan '{}': to execute it takes about {}, and this machine has {}",
+                     plan.name,
+                     to_text(needed),
+                     to_text(memory));
+}
+
+}  // namespace
+
 PlanVerification verify_plan(const Plan& plan,
                              std::int64_t gpus_per_node,
                              const VerifyOptions& options,
                              const RunRanks& run) {
-  return verify_small_plan(shrink(plan, options.size, gpus_per_node), gpus_per_node, options, run);
+  const Plan small = shrink(plan, options.size, gpus_per_node);
+  if (options.size == ModelSize::stated) {
+    if (std::string reason = too_large_to_execute(small); !reason.empty()) {
+      PlanVerification result;
+      result.plan = plan.name;
+      result.messages.push_back(std::move(reason));
+      return result;
+    }
+  }
+  return verify_small_plan(small, gpus_per_node, options, run);
 }
 
 ledger::VerificationResult verify_study(const config::StudySpec& study,

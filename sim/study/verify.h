@@ -35,6 +35,7 @@ struct VerifyOptions {
   std::int64_t steps = 2;
   std::uint64_t seed = 1;  // of parameters and batches
   bool trace = false;      // list the operations, too
+  bool time = false;       // repeat the step for its wall-clock
 };
 
 /// From a plan to the program that is executed.
@@ -50,7 +51,8 @@ using Lowering = std::function<program::Program(const plan::Plan&)>;
                                                          const RunRanks& run,
                                                          const Lowering& executed = plan::lower);
 
-/// Shrinks a legal plan, lowers and verifies it.
+/// Shrinks a legal plan, lowers and verifies it. One of its stated size that needs more memory than
+/// this machine has is not executed: a message says so.
 [[nodiscard]] ledger::PlanVerification verify_plan(const plan::Plan& plan,
                                                    std::int64_t gpus_per_node,
                                                    const VerifyOptions& options,

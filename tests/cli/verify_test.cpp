@@ -73,10 +73,40 @@ TEST_CASE("verify: a table, a plan alone, a trace and seconds", "[cli]") {
   CHECK(row["verdict"] == "equal");
   CHECK(row["wall_clock_seconds"]["forward"].get<double>() > 0);
   CHECK(row["wall_clock_seconds"]["recompute"] == 0);
+  const Json& repeated = row["step_time_seconds"];
+  CHECK(repeated["lower_quartile"].get<double>() > 0);
+  CHECK(repeated["median"].get<double>() >= repeated["lower_quartile"].get<double>());
+  CHECK(repeated["upper_quartile"].get<double>() >= repeated["median"].get<double>());
+  CHECK(repeated["steps"].get<int>() >= 3);
 
   const ProgramRun csv = run_trireme(kStudy + " --csv");
   CHECK_THAT(csv.out, ContainsSubstring("plan,verdict,"));
   CHECK_THAT(csv.out, ContainsSubstring(",sent_bytes_per_rank.total.counted,"));
+}
+
+TEST_CASE("verify --full-size executes the sizes of the study, where they fit", "[cli]") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "study.yaml";
+  write_file(
+      path,
+      "version: 1\n"
+      "model: {layers: 2, hidden: 16, attention: {heads: 4, kv_heads: 4, head_dim: 4, bias: "
+      "none, rotary: false}, mlp: {kind: gelu, width: 64}, norm: rmsnorm, vocabulary: none}\n"
+      "cluster: {use: h100-8x-nvlink, profile: h100-sxm-public}\n"
+      "workload: {sequence: 48}\n"
+      "plans:\n  - {name: u, ulysses: 4, data_parallel: 2, framework: generic}\n");
+  const ProgramRun small = run_trireme("verify '" + path.string() + "' --full-size --time --json");
+  INFO(small.error);
+  REQUIRE(small.exit_code == 0);
+  const Json row = Json::parse(small.out)["rows"][0];
+  CHECK(row["verdict"] == "equal");
+  CHECK_THAT(row["model"].get<std::string>(),
+             ContainsSubstring("2 layers, h 16, 4 heads of 4, 4 of keys and values, f 64, S 48"));
+  CHECK(row["step_time_seconds"]["median"].get<double>() > 0);
+  // 3.6e9 parameters of 16 bytes and more each, on 8 ranks.
+  const ProgramRun large = run_trireme(kStudy + " --plan megatron-sp --full-size");
+  CHECK(large.exit_code == 4);
+  CHECK_THAT(large.error, ContainsSubstring("plan 'megatron-sp': to execute it takes about "));
 }
 
 TEST_CASE("verify: what it refuses", "[cli]") {
