@@ -3,7 +3,7 @@
 # What the build and the tests use, as Debian 12 and Ubuntu 24.04 name it.
 readonly build_packages=(
   g++ cmake ninja-build git python3
-  libfmt-dev libyaml-cpp-dev libboost-program-options-dev libeigen3-dev nlohmann-json3-dev
+  libfmt-dev libyaml-cpp-dev libboost-dev libboost-program-options-dev libeigen3-dev nlohmann-json3-dev
   libpugixml-dev libtbb-dev
   libopenmpi-dev openmpi-bin
   catch2 libbenchmark-dev

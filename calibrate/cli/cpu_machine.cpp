@@ -56,36 +56,37 @@ void write_cpu_machine(const std::filesystem::path& folder, const Environment& e
     return;
   }
   const std::string source = quoted(fmt::format("the best measured, {}", environment.date));
-  const auto sourced = [&](const std::string& value, const std::string& from) {
+  const auto sourced = [](const std::string& value, const std::string& from) {
     return fmt::format("{{value: {}, source: {}}}", value, from);
   };
   const std::string link = sourced(to_text(best.link), source);
   write_file_atomically(
-      folder / "cluster.yaml",
+      folder / "gpu.yaml",
       fmt::format(
-          "# A rank on a core in the place of a GPU: what `trireme verify --time` runs on.\n"
-          "# Bytes count as the program declares them, though numbers are executed in double\n"
-          "# precision; ranks exchange messages through memory.\n"
+          "# A rank on one core in the place of a GPU: what `trireme verify --time` runs on.\n"
+          "# Bytes and operations count as a program declares them, though every number is\n"
+          "# executed in double precision; ranks exchange messages through memory.\n"
           "version: 1\n"
-          "nodes: {}\n"
-          "node:\n"
-          "  gpus: {}\n"
-          "  gpu:\n"
-          "    name: {}\n"
-          "    memory_visible: {}\n"
-          "    peak_dense: {{bf16: {}}}\n"
-          "    memory_bandwidth: {}\n"
-          "    nvlink_one_direction: {}\n"
-          "  nic_per_gpu: {}\n"
-          "fabric: {{kind: rail_optimised}}\n",
-          environment.hosts,
-          environment.devices_per_host,
+          "name: {}\n"
+          "memory_visible: {}\n"
+          "peak_dense: {{bf16: {}}}\n"
+          "memory_bandwidth: {}\n"
+          "nvlink_one_direction: {}\n",
           quoted(environment.device),
           sourced(to_text(environment.device_memory), quoted("the system's memory")),
           sourced(to_text(best.flops), source),
           sourced(to_text(best.memory), source),
-          link,
           link));
+  write_file_atomically(folder / "cluster.yaml",
+                        fmt::format("# The machine that was measured, for `cluster: {{use: "
+                                    "cluster.yaml, profile: ...}}` of a study.\n"
+                                    "version: 1\n"
+                                    "nodes: {}\n"
+                                    "node: {{gpus: {}, gpu: gpu.yaml, nic_per_gpu: {}}}\n"
+                                    "fabric: {{kind: rail_optimised}}\n",
+                                    environment.hosts,
+                                    environment.devices_per_host,
+                                    link));
 }
 
 }  // namespace trireme::calibrate

@@ -3,20 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/engine/event/monte_carlo.h"
+
 namespace trireme::calibrate {
 
 namespace {
 
 constexpr double kNormal95 = 1.96;
-
-/// The sample below which the fraction of all lies; between two where it falls between them.
-Seconds quantile(const std::vector<Seconds>& ordered, double fraction) {
-  const double place = fraction * static_cast<double>(ordered.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const std::size_t above = std::min(below + 1, ordered.size() - 1);
-  const double part = place - static_cast<double>(below);
-  return ordered[below] + part * (ordered[above] - ordered[below]);
-}
 
 }  // namespace
 
@@ -47,14 +40,14 @@ bool StoppingRule::settled() const {
   const MedianInterval places = median_interval(samples);
   const Seconds width = ordered_[static_cast<std::size_t>(places.upper - 1)] -
                         ordered_[static_cast<std::size_t>(places.lower - 1)];
-  return width <= 2 * limits_.relative_interval * quantile(ordered_, 0.5);
+  return width <= 2 * limits_.relative_interval * engine::sample_quantile(ordered_, 0.5);
 }
 
 Timing StoppingRule::timing() const {
   ensure(!ordered_.empty(), "stopping rule: no samples");
-  return {.median = quantile(ordered_, 0.5),
-          .lower_quartile = quantile(ordered_, 0.25),
-          .upper_quartile = quantile(ordered_, 0.75),
+  return {.median = engine::sample_quantile(ordered_, 0.5),
+          .lower_quartile = engine::sample_quantile(ordered_, 0.25),
+          .upper_quartile = engine::sample_quantile(ordered_, 0.75),
           .samples = static_cast<std::int64_t>(ordered_.size()),
           .settled = settled()};
 }
