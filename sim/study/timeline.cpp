@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/engine/event/critical_path.h"
 #include "sim/engine/event/event.h"
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/sizes.h"
@@ -36,7 +37,7 @@ std::string stream_name(const Schedule& schedule, engine::StreamSlot slot) {
       group += fmt::format("{}{}", group.empty() ? "" : " x ", mesh.axis(axis).name);
     }
   }
-  return "communicator " + group;
+  return (program::is_weights_stream(stream) ? "weights, communicator " : "communicator ") + group;
 }
 
 std::string where(const program::Program& program, const Task& task) {
@@ -50,6 +51,40 @@ std::string where(const program::Program& program, const Task& task) {
   return text;
 }
 
+/// The terms of the critical path for which the step is simulated again.
+constexpr std::size_t kTermsTried = 5;
+
+ledger::Work work_of(const program::Op& op) {
+  using ledger::Work;
+  switch (program::info(op.function).family) {
+    case program::Family::attention:
+      return Work::attention;
+    case program::Family::gemm:
+      return Work::matrix_product;
+    case program::Family::host_copy:
+      return Work::host_copy;
+    case program::Family::collective:
+      switch (op.collective) {
+        case CollectiveKind::all_to_all:
+          return Work::all_to_all;
+        case CollectiveKind::all_gather:
+          return Work::all_gather;
+        case CollectiveKind::reduce_scatter:
+          return Work::reduce_scatter;
+        case CollectiveKind::all_reduce:
+          return Work::all_reduce;
+        case CollectiveKind::send_recv:
+          return Work::send_recv;
+      }
+      break;
+    case program::Family::pointwise:
+    case program::Family::optimizer:
+    case program::Family::bookkeeping:
+      break;
+  }
+  return Work::memory_bound;
+}
+
 ledger::TimelineSlice slice_of(const Schedule& schedule,
                                const engine::TaskRecord& record,
                                Bytes allocated) {
@@ -61,9 +96,14 @@ ledger::TimelineSlice slice_of(const Schedule& schedule,
   slice.operation = op.label;
   slice.function = op.function == program::Function::collective ? name(op.collective)
                                                                 : program::info(op.function).name;
+  slice.work = work_of(op);
   slice.phase = op.phase;
   slice.component = op.component;
   slice.where = where(schedule.program(), task);
+  if (op.component == Component::attention || op.component == Component::mlp ||
+      op.component == Component::norm) {
+    slice.layer = task.indices[static_cast<std::size_t>(program::Index::layer)];
+  }
   slice.start = record.start;
   slice.end = record.end;
   slice.allocated = allocated;
@@ -87,6 +127,7 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
   const std::vector<Bytes> allocated = engine::memory_of_tasks(program);
 
   timeline.ranks = resolution.plan.ranks();
+  timeline.layers = program.extent(program::Index::layer);
   for (engine::StreamSlot slot = 0; slot < schedule.slots(); ++slot) {
     timeline.streams.push_back(stream_name(schedule, slot));
   }
@@ -111,6 +152,10 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
     }
   }
   std::sort(timeline.drawn.begin(), timeline.drawn.end());
+  const auto on_path = [&](const engine::TaskRecord& record) {
+    timeline.slices[place.at({record.rank, record.task})].critical = true;
+  };
+  timeline.critical_path = *engine::critical_path(schedule, machine, {}, kTermsTried, on_path);
   for (const engine::TaskRecord& record : records) {
     for (const engine::Wait& wait : schedule.waits(schedule.task(record.task))) {
       const TaskId waited_for = schedule.tasks_of(wait.slot)[wait.ordinal];

@@ -121,6 +121,29 @@ TEST_CASE("all_gather: every rank has the shards in order of position", "[execut
   });
 }
 
+TEST_CASE("hop: every rank has the block of the rank as far back", "[execute]") {
+  const std::int64_t ranks = GENERATE(2, 3, 5, 8);
+  const std::int64_t shift = GENERATE(1, -1, 2, 7);
+  if (shift % ranks == 0 || shift >= ranks) {
+    return;
+  }
+  CAPTURE(ranks, shift);
+  const std::vector<Outcome> outcomes = run(
+      ranks, CollectiveKind::send_recv, ElementType::bf16, ranks, [&](auto& carrier, auto group) {
+        std::vector<double> received(5);
+        hop(carrier, group, shift, values_of(group.position, 5), received);
+        return received;
+      });
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    CAPTURE(rank);
+    CHECK(outcomes[static_cast<std::size_t>(rank)].values ==
+          values_of((rank - shift + ranks) % ranks, 5));
+  }
+  check_bytes(outcomes, CollectiveKind::send_recv, [&](cost::Group group, std::int64_t position) {
+    return cost::ring_hop_bytes(Elements(5), ElementType::bf16, group, position, shift);
+  });
+}
+
 TEST_CASE("reduce_scatter: every rank has its chunk of the sum or the maximum", "[execute]") {
   const std::int64_t ranks = GENERATE(from_range(kGroupSizes));
   const std::int64_t shard = GENERATE(1, 5, 8);

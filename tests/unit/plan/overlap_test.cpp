@@ -212,5 +212,91 @@ TEST_CASE("ring exchange cuts products into a piece per rank", "[plan]") {
         Bytes(2 * 64 * 64 * 2 * 7 / 8));
 }
 
+/// Two nodes of eight GPUs.
+config::StudySpec two_nodes() {
+  config::StudySpec study;
+  study.model.layers.value = 2;
+  study.model.hidden.value = 4096;
+  study.model.heads.value = 32;
+  study.model.kv_heads.value = 32;
+  study.model.head_dim.value = 128;
+  study.model.mlp_width.value = 16384;
+  study.cluster.nodes.value = 2;
+  study.cluster.gpus_per_node.value = 8;
+  study.workload.sequence.value = Tokens(32 * kKiB);
+  study.workload.micro_batch.value = 1;
+  return study;
+}
+
+config::PlanSpec spec_of(std::int64_t ulysses, std::int64_t tensor, std::int64_t stage) {
+  config::PlanSpec spec;
+  spec.ulysses.value = ulysses;
+  spec.sequence_gather.value = 1;
+  spec.ring.value = 1;
+  spec.tensor_parallel.value = tensor;
+  spec.mlp_tensor_parallel.value = 1;
+  spec.zero.stage.value = stage;
+  return spec;
+}
+
+TEST_CASE("what overlaps when nobody says so is the framework's", "[plan]") {
+  using config::Framework;
+
+  struct Row {
+    Framework framework;
+    std::int64_t stage;
+    bool parameters;
+    bool gradients;
+  };
+
+  const std::vector<Row> rows = {
+      {Framework::generic, 3, false, false},
+      {Framework::megatron, 0, false, false},
+      {Framework::deepspeed, 3, true, true},
+      {Framework::deepspeed, 2, false, false},
+      {Framework::pytorch, 3, true, true},
+      {Framework::pytorch, 1, false, false},
+      {Framework::pytorch, 0, false, true},
+      {Framework::torchtitan, 3, true, true},
+  };
+  for (const Row& row : rows) {
+    config::PlanSpec spec = spec_of(8, 1, row.stage);
+    spec.framework = row.framework;
+    const plan::Plan plan = plan::resolve(two_nodes(), spec).plan;
+    CAPTURE(static_cast<int>(row.framework), row.stage);
+    CHECK(plan.overlap_parameters == row.parameters);
+    CHECK(plan.overlap_gradients == row.gradients);
+    CHECK(plan.overlap_tensor == config::TensorParallelOverlap::none);
+    spec.overlap.parameters = !row.parameters;
+    spec.overlap.gradients = !row.gradients;
+    CHECK(plan::resolve(two_nodes(), spec).plan.overlap_parameters == !row.parameters);
+    CHECK(plan::resolve(two_nodes(), spec).plan.overlap_gradients == !row.gradients);
+  }
+}
+
+TEST_CASE("overlap inside tensor parallelism has its conditions", "[plan]") {
+  using config::TensorParallelOverlap;
+  const auto rules = [](const config::PlanSpec& spec) {
+    std::vector<std::string> found;
+    for (const Refusal& refusal : plan::resolve(two_nodes(), spec).feasibility.refusals) {
+      found.push_back(refusal.rule);
+    }
+    return found;
+  };
+  config::PlanSpec spec = spec_of(1, 8, 0);
+  spec.overlap.tensor_parallel = TensorParallelOverlap::ring_exchange;
+  CHECK(rules(spec).empty());
+  spec.tensor_parallel_sequence = false;
+  CHECK(rules(spec) == std::vector<std::string>{"tensor-overlap-sequence"});
+  spec = spec_of(1, 16, 0);
+  spec.overlap.tensor_parallel = TensorParallelOverlap::ring_exchange;
+  CHECK(rules(spec) == std::vector<std::string>{"tensor-overlap-in-node"});
+  spec.overlap.tensor_parallel = TensorParallelOverlap::bulk;
+  CHECK(rules(spec).empty());
+  spec = spec_of(8, 1, 0);  // nothing to overlap: a default of the study for all its plans
+  spec.overlap.tensor_parallel = TensorParallelOverlap::ring_exchange;
+  CHECK(rules(spec).empty());
+}
+
 }  // namespace
 }  // namespace trireme
