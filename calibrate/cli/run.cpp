@@ -323,6 +323,9 @@ std::string in_words(const HarnessResult& result) {
   return text + (result.interrupted ? "; interrupted, the same command goes on from here" : "");
 }
 
+/// With what is measured under lasting load after it, one GPU takes less than ten minutes.
+constexpr Seconds kWholeOfOneGpu(500);
+
 /// Where rows of lasting load are told from those of short bursts of the same points.
 constexpr std::string_view kSustained = " sustained";
 
@@ -392,8 +395,12 @@ ExitCode measure_on(const Options& options, const Invocation& call, Machine mach
     record.emplace(*writer, there.measurements, there.memory);
   }
   Progress progress(link.rank() == 0);
+  HarnessLimits limits = options.limits;
+  if (gpu != nullptr && link.ranks() == 1 && call.text("time").empty()) {
+    limits.whole = kWholeOfOneGpu;
+  }
   HarnessResult result =
-      measure(probes, link, options.limits, environment.key, record ? &*record : nullptr, progress);
+      measure(probes, link, limits, environment.key, record ? &*record : nullptr, progress);
   if (gpu != nullptr && !result.interrupted && names_of_probes(call).empty()) {
     result += measure_sustained(*gpu, options, link, environment, writer.get(), progress);
   }
@@ -539,8 +546,8 @@ void add_run_options(po::options_description& options) {
       "repeat a point no longer than this (default 1 s)");
   add("time",
       po::value<std::string>()->value_name("TIME"),
-      "begin no point after this long, such as 500 s, and say which were left out (default: no "
-      "limit)");
+      "begin no point after this long, such as 500 s, and say which were left out (default: "
+      "500 s on one GPU, elsewhere no limit)");
   add("interval",
       po::value<std::string>()->value_name("PERCENT"),
       "or until the median is known this well, with 95 % confidence (default 2 %)");

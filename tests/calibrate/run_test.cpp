@@ -85,6 +85,16 @@ TEST_CASE("a run measures every point once, and a second run none again") {
   CHECK(measured_in(folder).environments.size() == 2);
 }
 
+TEST_CASE("a run whose time is up says what it has left out") {
+  const TemporaryFolder folder;
+  const ProgramRun run =
+      run_in(folder, R"sh("$calibrate" run -o "$folder" $quick --time '1 ns')sh");
+  INFO(run.error);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.error, ContainsSubstring(": the time is up\n"));
+  CHECK_THAT(run.error, ContainsSubstring("0 points measured, 18 left out"));
+}
+
 TEST_CASE("what a killed run has measured is kept, and the next goes on") {
   const TemporaryFolder folder;
   const ProgramRun killed = run_in(folder, R"sh(

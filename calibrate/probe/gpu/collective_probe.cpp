@@ -22,6 +22,9 @@ constexpr std::array kKinds = {CollectiveKind::all_to_all,
                                CollectiveKind::all_reduce,
                                CollectiveKind::send_recv};
 
+/// Where it matters whose memory is read; and fewer points than of what frameworks run by default.
+constexpr Bytes kLeastSymmetric(1 << 20);
+
 std::string_view usual_method(CollectiveKind kind) {
   return kind == CollectiveKind::all_to_all ? kNcclGrouped : kNccl;
 }
@@ -183,8 +186,14 @@ std::vector<Point> CollectiveProbe::points() const {
     payloads.resize(1);
   }
   std::vector<Point> points;
-  const auto add = [&](const GroupShape& shape, CollectiveKind kind, std::string_view method) {
+  const auto add = [&](const GroupShape& shape,
+                       CollectiveKind kind,
+                       std::string_view method,
+                       Bytes least = Bytes(0)) {
     for (const Bytes payload : payloads) {
+      if (payload < least) {
+        continue;
+      }
       points.emplace_back(CollectivePoint{.collective = kind,
                                           .method = std::string(method),
                                           .ranks = shape.ranks,
@@ -202,7 +211,7 @@ std::vector<Point> CollectiveProbe::points() const {
     for (const CollectiveKind kind : kKinds) {
       // Windows reach over NVLink only: groups inside a node.
       if (shape.ranks > 1 && shape.ranks == shape.ranks_per_node && symmetric_method(kind)) {
-        add(shape, kind, *symmetric_method(kind));
+        add(shape, kind, *symmetric_method(kind), kLeastSymmetric);
       }
     }
   }
