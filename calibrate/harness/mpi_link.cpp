@@ -9,9 +9,13 @@ std::vector<std::string> MpiLink::exchange(const std::string& message) {
   const auto count = static_cast<std::size_t>(ranks());
   const int own = static_cast<int>(message.size());
   std::vector<int> lengths(count);
-  mpi_.complete("MPI_Iallgather", [&](MPI_Request* request) {
-    return MPI_Iallgather(&own, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD, request);
-  });
+  mpi_.complete(
+      "MPI_Iallgather",
+      [&](MPI_Request* request) {
+        return MPI_Iallgather(
+            &own, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD, request);
+      },
+      engine::MpiCalls::Patience::sleeping);
   std::vector<int> places(count);
   std::exclusive_scan(lengths.begin(), lengths.end(), places.begin(), 0);
   const auto total =
@@ -21,17 +25,20 @@ std::vector<std::string> MpiLink::exchange(const std::string& message) {
     return all;
   }
   std::string bytes(total, '\0');
-  mpi_.complete("MPI_Iallgatherv", [&](MPI_Request* request) {
-    return MPI_Iallgatherv(message.data(),
-                           own,
-                           MPI_BYTE,
-                           bytes.data(),
-                           lengths.data(),
-                           places.data(),
-                           MPI_BYTE,
-                           MPI_COMM_WORLD,
-                           request);
-  });
+  mpi_.complete(
+      "MPI_Iallgatherv",
+      [&](MPI_Request* request) {
+        return MPI_Iallgatherv(message.data(),
+                               own,
+                               MPI_BYTE,
+                               bytes.data(),
+                               lengths.data(),
+                               places.data(),
+                               MPI_BYTE,
+                               MPI_COMM_WORLD,
+                               request);
+      },
+      engine::MpiCalls::Patience::sleeping);
   for (std::size_t rank = 0; rank < count; ++rank) {
     all[rank] = bytes.substr(static_cast<std::size_t>(places[rank]),
                              static_cast<std::size_t>(lengths[rank]));

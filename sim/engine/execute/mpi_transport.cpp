@@ -128,7 +128,9 @@ class Session final : public MpiCalls {
 
   void send(std::int64_t to, std::span<const double> message) override;
   void receive(std::int64_t from, std::span<double> message) override;
-  void complete(const char* call, const std::function<int(MPI_Request* request)>& begin) override;
+  void complete(const char* call,
+                const std::function<int(MPI_Request* request)>& begin,
+                Patience patience) override;
   void run_blocking(const char* call, const std::function<int()>& body) override;
 
   /// Waits for all ranks and finalises MPI.
@@ -158,7 +160,6 @@ class Session final : public MpiCalls {
   [[noreturn]] void leave(SignMessage notice);
   [[nodiscard]] RankFailure silence(std::int64_t from) const;
   void forget_sent();
-  enum class Patience : std::uint8_t { eager, sleeping };
   template <class Done>
   void wait_until(Done done, Patience patience = Patience::sleeping);
 
@@ -506,7 +507,9 @@ void Session::receive(std::int64_t from, std::span<double> message) {
   }
 }
 
-void Session::complete(const char* call, const std::function<int(MPI_Request* request)>& begin) {
+void Session::complete(const char* call,
+                       const std::function<int(MPI_Request* request)>& begin,
+                       Patience patience) {
   MPI_Request request = MPI_REQUEST_NULL;
   const Clock::time_point end = Clock::now() + limits_.receive;
   {
@@ -531,7 +534,7 @@ void Session::complete(const char* call, const std::function<int(MPI_Request* re
         }
         return done != 0;
       },
-      Patience::eager);
+      patience);
 }
 
 void Session::run_blocking(const char* call, const std::function<int()>& body) {
