@@ -24,7 +24,10 @@ void add_evaluation(po::options_description& options) {
   add_plan(options);
   options.add_options()("engine",
                         po::value<std::string>()->value_name("NAME"),
-                        "whose seconds: analytic (default), or event: a clock of streams");
+                        "whose seconds: analytic (default), or event: a clock of streams")(
+      "law",
+      po::value<std::string>()->value_name("FILE"),
+      "a law of step times, whose seconds stand beside the others");
 }
 
 void add_explain(po::options_description& options) {

@@ -6,6 +6,7 @@
 #include "sim/report/json.h"
 #include "sim/report/study_tables.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/law.h"
 
 namespace trireme::cli {
 
@@ -17,8 +18,11 @@ ExitCode run_compare(const Invocation& call) {
                      call.argument));
   }
   const std::string plan = call.text("plan");
-  const ledger::StudyResult result =
+  ledger::StudyResult result =
       study::compare(plan.empty() ? file.base() : study::only(file.base(), plan), engine_of(call));
+  if (const auto law = law_of(call)) {
+    study::apply_law(*law, result);
+  }
   note_result(result);
   switch (call.format) {
     case Format::json:

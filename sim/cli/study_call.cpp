@@ -10,6 +10,7 @@
 
 #include "sim/cli/output.h"
 #include "sim/config/embedded_files.h"
+#include "sim/config/yaml_reader.h"
 #include "sim/core/nearest.h"
 #include "sim/core/printable.h"
 #include "sim/report/study_tables.h"
@@ -17,16 +18,26 @@
 
 namespace trireme::cli {
 
-config::StudyFile read_study_silently(const Invocation& call) {
+namespace {
+
+/// The text of a built-in file where no file has its name; else null.
+std::shared_ptr<const config::SourceText> built_in(const std::string& name) {
   std::error_code ignored;
-  if (!std::filesystem::exists(call.argument, ignored)) {
+  if (!std::filesystem::exists(name, ignored)) {
     for (const config::EmbeddedFile& file : config::embedded_files()) {
-      if (file.path == call.argument) {
-        return config::StudyFile::parse(
-            std::make_shared<const config::SourceText>(call.argument, std::string(file.text)),
-            call.data);
+      if (file.path == name) {
+        return std::make_shared<const config::SourceText>(name, std::string(file.text));
       }
     }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+config::StudyFile read_study_silently(const Invocation& call) {
+  if (const auto text = built_in(call.argument)) {
+    return config::StudyFile::parse(text, call.data);
   }
   return config::StudyFile::read(call.argument, call.data);
 }
@@ -70,10 +81,26 @@ ledger::Engine engine_of(const Invocation& call) {
   return ledger::Engine::analytic;
 }
 
+std::optional<config::LawSpec> law_of(const Invocation& call) {
+  const std::string file = call.text("law");
+  if (file.empty()) {
+    return std::nullopt;
+  }
+  const auto text = built_in(file);
+  const config::Node root = text ? config::read_yaml(text) : config::read_yaml_file(file);
+  return config::read_law(root, std::filesystem::path(file).stem().string());
+}
+
 void note_result(const ledger::StudyResult& result) {
   note(fmt::format("seconds by profile {}, {} engine; accuracy band: none yet",
                    result.profile,
                    name(result.engine)));
+  if (!result.law.empty()) {
+    note(
+        fmt::format("law {}: a regression over measured steps; it holds for their model, machine "
+                    "and range alone",
+                    result.law));
+  }
   for (const std::string& remark : report::remarks(result.rows)) {
     note(remark);
   }

@@ -1,9 +1,11 @@
 // What commands on a study share: reading it, echoing, and the words about a result.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "sim/cli/invocation.h"
+#include "sim/config/law.h"
 #include "sim/config/study_file.h"
 #include "sim/config/study_spec.h"
 #include "sim/core/error.h"
@@ -24,6 +26,9 @@ namespace trireme::cli {
 
 /// The reader of seconds that --engine names; the analytic one without it.
 [[nodiscard]] ledger::Engine engine_of(const Invocation& call);
+
+/// The law of step times that --law names, a file or a built-in one; empty without it.
+[[nodiscard]] std::optional<config::LawSpec> law_of(const Invocation& call);
 
 /// Notes on stderr: requirements that fail, why rows do not run, what results leave out.
 void note_result(const ledger::StudyResult& result);

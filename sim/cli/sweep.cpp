@@ -10,6 +10,7 @@
 #include "sim/report/json.h"
 #include "sim/report/study_tables.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/law.h"
 
 namespace trireme::cli {
 
@@ -63,8 +64,10 @@ ExitCode run_sweep(const Invocation& call) {
   if (file.points().empty()) {
     note("the study has no sweep: its base point is evaluated");
   }
-  const ledger::StudyResult result =
-      study::sweep(file, call.text("plan"), Progress(), engine_of(call));
+  ledger::StudyResult result = study::sweep(file, call.text("plan"), Progress(), engine_of(call));
+  if (const auto law = law_of(call)) {
+    study::apply_law(*law, result);
+  }
   note_result(result);
   switch (call.format) {
     case Format::json:

@@ -77,6 +77,7 @@ struct PlanResult {
   std::string rank_class;
   Bytes capacity;                      // of one GPU
   std::optional<PlanNumbers> numbers;  // empty for an illegal plan
+  std::optional<Seconds> law;          // of the study's law, when it has one
 };
 
 /// Where the order of two plans' step times changes along the swept key.
@@ -108,6 +109,7 @@ struct StudyResult {
   std::string model;
   std::string cluster;
   std::string profile;
+  std::string law;  // of step times, applied beside the profile; empty without one
   Engine engine = Engine::analytic;
   std::int64_t gpus = 1;
   std::vector<std::string> settings;  // of the workload and of the plans, one sentence each

@@ -128,7 +128,7 @@ Json point_object(const std::vector<PointValue>& point) {
   return object;
 }
 
-Json row_object(const PlanResult& row) {
+Json row_object(const PlanResult& row, bool with_law = false) {
   const ledger::PlanNumbers* numbers = row.numbers ? &*row.numbers : nullptr;
   const ledger::StepResult* step = numbers != nullptr && numbers->step ? &*numbers->step : nullptr;
   const auto of_step = [&](auto value_of) {
@@ -145,6 +145,9 @@ Json row_object(const PlanResult& row) {
   object["capacity_bytes"] = row.capacity.value();
   object["step_time_seconds"] = of_step([](const auto& s) { return s.time.step.value(); });
   object["step_time_band"] = nullptr;
+  if (with_law) {
+    object["law_seconds"] = row.law ? number(row.law->value()) : Json(nullptr);
+  }
   object["exposed_communication_seconds"] =
       of_step([](const auto& s) { return s.time.exposed_communication.value(); });
   object["tokens_per_second_per_gpu"] =
@@ -245,9 +248,12 @@ std::string to_json(const ledger::StudyResult& result, std::string_view command)
   document["study"] = result.name;
   document["profile"] = result.profile;
   document["engine"] = name(result.engine);
+  if (!result.law.empty()) {
+    document["law"] = result.law;
+  }
   document["rows"] = Json::array();
   for (const PlanResult& row : result.rows) {
-    document["rows"].push_back(row_object(row));
+    document["rows"].push_back(row_object(row, !result.law.empty()));
   }
   document["failed_requirements"] = Json::array();
   for (const ledger::FailedRequirement& failed : result.failed) {
@@ -267,7 +273,7 @@ std::string to_csv(const ledger::StudyResult& result) {
   std::vector<std::string> names;
   for (const PlanResult& row : result.rows) {
     std::vector<std::pair<std::string, std::string>> fields;
-    flatten(row_object(row), "", fields);
+    flatten(row_object(row, !result.law.empty()), "", fields);
     std::vector<std::string> titles;
     std::vector<std::string> cells;
     for (auto& [path, cell] : fields) {

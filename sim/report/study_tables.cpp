@@ -268,11 +268,19 @@ Table results_table(const std::vector<PlanResult>& rows) {
                         {"tokens/s/GPU", Align::right},
                         {"MFU", Align::right},
                         {"bound by", Align::left}});
+  const bool has_law = std::any_of(
+      rows.begin(), rows.end(), [](const PlanResult& row) { return row.law.has_value(); });
+  if (has_law) {
+    table.columns.push_back({"law", Align::right});
+  }
   for (const PlanResult& row : rows) {
     std::vector<std::string> cells = point_columns.cells(row);
     cells.push_back(row.plan);
     cells.push_back(words(name(row.verdict)));
     add_numbers(row, links, cells);
+    if (has_law) {
+      cells.push_back(row.law ? human(*row.law) : kUnknown);
+    }
     table.add(std::move(cells));
   }
   return table;
