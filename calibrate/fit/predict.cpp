@@ -1,0 +1,107 @@
+#include "calibrate/fit/predict.h"
+
+#include <algorithm>
+
+#include "sim/cost/attention.h"
+#include "sim/cost/collectives.h"
+#include "sim/cost/gemm.h"
+#include "sim/cost/pointwise.h"
+
+namespace trireme::calibrate {
+
+namespace {
+
+using MaybeSeconds = std::optional<Seconds>;
+
+class Predictor {
+ public:
+  Predictor(const cost::MachineCosts& machine, BytesPerSecond nic_rate)
+      : machine_(machine), nic_rate_(nic_rate) {}
+
+  MaybeSeconds operator()(const CollectivePoint& point) const {
+    const cost::Group group{point.ranks, std::min(point.ranks, point.ranks_per_node)};
+    switch (point.collective) {
+      case CollectiveKind::all_to_all:
+        return cost::all_to_all_time(point.payload, group, nic_rate_, machine_);
+      case CollectiveKind::all_gather:
+        return cost::all_gather_time(point.payload, group, nic_rate_, machine_);
+      case CollectiveKind::reduce_scatter:
+        return cost::reduce_scatter_time(point.payload, group, nic_rate_, machine_);
+      case CollectiveKind::all_reduce:
+        return cost::all_reduce_time(point.payload, point.type, group, nic_rate_, machine_);
+      case CollectiveKind::send_recv:
+        return cost::ring_hop_time(point.payload, group, nic_rate_, machine_);
+    }
+    return std::nullopt;
+  }
+
+  MaybeSeconds operator()(const AttentionPoint& point) const {
+    const auto& kernels = machine_.attention;
+    const auto& kernel = point.kernel == "flash2"   ? kernels.flash2
+                         : point.kernel == "flash3" ? kernels.flash3
+                                                    : kernels.cudnn;
+    const bool known =
+        point.kernel == "flash2" || point.kernel == "flash3" || point.kernel == "cudnn";
+    if (!known || !kernel || !machine_.streaming_multiprocessors) {
+      return std::nullopt;
+    }
+    const cost::AttentionShape shape{.sequences = point.sequences,
+                                     .query_heads = point.heads,
+                                     .query_tokens = point.query_tokens,
+                                     .key_tokens = point.key_tokens,
+                                     .head_dim = point.head_dim,
+                                     .causal = point.causal};
+    return cost::attention_time(
+        shape,
+        point.pass == Pass::forward ? cost::AttentionPass::forward : cost::AttentionPass::backward,
+        *kernel,
+        *machine_.streaming_multiprocessors);
+  }
+
+  MaybeSeconds operator()(const GemmPoint& point) const {
+    if (!machine_.gemm) {
+      return std::nullopt;
+    }
+    return cost::gemm_time(
+        point.m, point.n, point.k, point.type, point.fp32_accumulation, *machine_.gemm);
+  }
+
+  MaybeSeconds operator()(const MemoryBoundPoint& point) const {
+    if (!machine_.kernel_launch) {
+      return std::nullopt;
+    }
+    return cost::pointwise_time(
+        point.moved, point.kind, *machine_.kernel_launch, machine_.pointwise);
+  }
+
+  MaybeSeconds operator()(const LaunchPoint& /*point*/) const { return machine_.kernel_launch; }
+
+  MaybeSeconds operator()(const HostCopyPoint& /*point*/) const { return std::nullopt; }
+
+  MaybeSeconds operator()(const InterferencePoint& /*point*/) const { return std::nullopt; }
+
+ private:
+  const cost::MachineCosts& machine_;
+  BytesPerSecond nic_rate_;
+};
+
+}  // namespace
+
+std::optional<Seconds> predict(const Point& point,
+                               const cost::MachineCosts& machine,
+                               BytesPerSecond nic_rate) {
+  return std::visit(Predictor(machine, nic_rate), point);
+}
+
+std::optional<cost::AttentionKernelCosts>* attention_kernel(cost::AttentionCosts& costs,
+                                                            const std::string& kernel) {
+  if (kernel == "flash2") {
+    return &costs.flash2;
+  }
+  if (kernel == "flash3") {
+    return &costs.flash3;
+  }
+  return kernel == "cudnn" ? &costs.cudnn : nullptr;
+}
+
+}  // namespace trireme::calibrate
