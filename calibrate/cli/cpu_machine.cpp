@@ -18,8 +18,31 @@ namespace {
 struct Reached {
   FlopsPerSecond flops;
   BytesPerSecond memory;
-  BytesPerSecond link;
+  BytesPerSecond copy;
+  BytesPerSecond exchange;  // what a rank receives in a collective; zero where none was measured
+
+  /// Ranks exchange messages through memory: where they did not, no faster than a copy.
+  [[nodiscard]] BytesPerSecond link() const {
+    return exchange > BytesPerSecond(0) ? exchange : copy;
+  }
 };
+
+/// The least that a rank of a collective receives.
+Bytes received(const CollectivePoint& point) {
+  const std::int64_t payload = point.payload.value();
+  const std::int64_t others = point.ranks - 1;
+  switch (point.collective) {
+    case CollectiveKind::all_reduce:
+      return Bytes(2 * (payload / point.ranks) * others);
+    case CollectiveKind::send_recv:
+      return point.payload;
+    case CollectiveKind::all_to_all:
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+      break;
+  }
+  return Bytes(payload / point.ranks * others);
+}
 
 Reached reached_by(const MeasurementSet& set) {
   Reached best;
@@ -32,7 +55,9 @@ Reached reached_by(const MeasurementSet& set) {
     } else if (const auto* kernel = std::get_if<MemoryBoundPoint>(&row.point)) {
       best.memory = std::max(best.memory, kernel->moved / time);
     } else if (const auto* copy = std::get_if<HostCopyPoint>(&row.point)) {
-      best.link = std::max(best.link, copy->amount / time);
+      best.copy = std::max(best.copy, copy->amount / time);
+    } else if (const auto* collective = std::get_if<CollectivePoint>(&row.point)) {
+      best.exchange = std::max(best.exchange, received(*collective) / time);
     }
   }
   return best;
@@ -52,14 +77,14 @@ std::string quoted(const std::string& text) {
 void write_cpu_machine(const std::filesystem::path& folder, const Environment& environment) {
   const Reached best = reached_by(read_measurements(folder, [](const std::string&) {}));
   if (best.flops <= FlopsPerSecond(0) || best.memory <= BytesPerSecond(0) ||
-      best.link <= BytesPerSecond(0)) {
+      best.link() <= BytesPerSecond(0)) {
     return;
   }
   const std::string source = quoted(fmt::format("the best measured, {}", environment.date));
   const auto sourced = [](const std::string& value, const std::string& from) {
     return fmt::format("{{value: {}, source: {}}}", value, from);
   };
-  const std::string link = sourced(to_text(best.link), source);
+  const std::string link = sourced(to_text(best.link()), source);
   write_file_atomically(
       folder / "gpu.yaml",
       fmt::format(
