@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/catch.h"
 #include "tests/gpu/gpu.h"
 
@@ -153,6 +155,48 @@ TEST_CASE("heads that do not fit into groups are refused when the graph is built
           "[gpu][calibrate]") {
   AttentionPoint point = point_of(Pass::forward, 128, false, 3, 1024, 1024);  // 8 heads over 3
   CHECK_THROWS_AS(build_attention(point), CudnnError);
+}
+
+// Keeps the description true to a real device: clocks and identities differ from board to board.
+TEST_CASE("an H200 describes itself by the same keys", "[gpu][calibrate]") {
+  if (!test::has_gpu()) {
+    return;
+  }
+  if (cudnnGetVersion() != 91900) {
+    test::skip("the keys are those of cuDNN 9.19.0");
+    return;
+  }
+  Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  const std::int32_t index = 0;
+  device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &index);
+  device.finalize();
+  std::string text(8192, '\0');
+  std::int64_t length = 0;
+  REQUIRE(cudnnBackendGetAttribute(device.get(),
+                                   CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                   CUDNN_TYPE_CHAR,
+                                   static_cast<std::int64_t>(text.size()),
+                                   &length,
+                                   text.data()) == CUDNN_STATUS_SUCCESS);
+  text.resize(std::char_traits<char>::length(text.c_str()));
+  const auto real = nlohmann::json::parse(text);
+  const auto described = nlohmann::json::parse(kH200);
+  INFO(text);
+  for (const auto& [key, value] : described.items()) {
+    CAPTURE(key);
+    CHECK(real.contains(key));
+  }
+  if (real.at("deviceName") == described.at("deviceName")) {
+    for (const char* const key : {"deviceVer",
+                                  "multiProcessorCount",
+                                  "regsPerBlock",
+                                  "maxSharedMemoryPerBlockOptin",
+                                  "maxThreadsPerSM",
+                                  "l2CacheSize"}) {
+      CAPTURE(key);
+      CHECK(real.at(key) == described.at(key));
+    }
+  }
 }
 
 // 2^18 queries, 32 heads of 128, 8 key/value heads: 4 * 2^18 * 32 * 128 = 4 GiB for the
