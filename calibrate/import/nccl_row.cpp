@@ -289,7 +289,7 @@ std::variant<NoRow, BrokenRow, NcclRow> parse_fields(const std::vector<LogToken>
 }
 
 std::string fault_of_timing(const NcclRow& row, const NcclTiming& timing, std::string_view half) {
-  if (!(timing.time_us.range.high > 0)) {
+  if (!(timing.time_us.value > 0)) {
     return fmt::format("the {} time is zero", half);
   }
   if (algorithm_bandwidth(row, timing).empty()) {

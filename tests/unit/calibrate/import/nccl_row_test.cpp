@@ -195,6 +195,7 @@ TEST_CASE("time and algorithm bandwidth are checked against each other", "[impor
         "out-of-place: 4294967296 bytes in 19002 us are not 225.02 GB/s");
   CHECK(fault("19002 226.02 339.04 0 1902 226.03 339.04 0") ==
         "in-place: 4294967296 bytes in 1902 us are not 226.03 GB/s");
+  CHECK(fault("0.00 226.02 339.04 0 19002 226.03 339.04 0") == "the out-of-place time is zero");
   CHECK(fault("19002 226.02 339.04 12 19002 226.03 339.04 0") ==
         "the out-of-place result was wrong");
   // A mantissa of two digits allows 1.65e4 to 1.75e4 us: 245.4 to 260.3 GB/s.

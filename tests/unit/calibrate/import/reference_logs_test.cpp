@@ -331,7 +331,7 @@ Table read_table(const std::string& log) {
 
 TEST_CASE("every log at hand has the verdict that is expected of it", "[import]") {
   if (!fs::exists(kReference)) {
-    WARN("skipped: the logs are not beside the repository");
+    test::skip("the logs are not at hand");
     return;
   }
   for (const Verdict& verdict : kVerdicts) {
@@ -346,7 +346,7 @@ TEST_CASE("every log at hand has the verdict that is expected of it", "[import]"
 
 TEST_CASE("no log at hand is without a verdict", "[import]") {
   if (!fs::exists(kReference)) {
-    WARN("skipped: the logs are not beside the repository");
+    test::skip("the logs are not at hand");
     return;
   }
   std::set<std::string> named;
@@ -361,7 +361,7 @@ TEST_CASE("no log at hand is without a verdict", "[import]") {
 
 TEST_CASE("rows equal the tables that others took from the same logs", "[import]") {
   if (!fs::exists(kReference)) {
-    WARN("skipped: the logs are not beside the repository");
+    test::skip("the logs are not at hand");
     return;
   }
   std::size_t compared = 0;

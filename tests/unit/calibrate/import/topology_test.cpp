@@ -189,7 +189,7 @@ TEST_CASE("damaged matrices are errors with their place", "[import]") {
 
 TEST_CASE("the topologies of real machines at hand", "[import]") {
   if (!fs::exists(kReference)) {
-    WARN("skipped: the topologies are not beside the repository");
+    test::skip("the topologies are not at hand");
     return;
   }
 
