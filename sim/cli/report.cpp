@@ -1,8 +1,11 @@
-#include <array>
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -10,9 +13,11 @@
 #include "sim/cli/output.h"
 #include "sim/cli/study_call.h"
 #include "sim/core/files.h"
+#include "sim/report/gantt.h"
 #include "sim/report/json.h"
 #include "sim/report/study_tables.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/timeline.h"
 
 namespace trireme::cli {
 
@@ -64,6 +69,41 @@ void write_all_or_none(std::span<const NamedText> files) {
   }
 }
 
+/// "timeline-PLAN.svg", with letters and digits only and unlike the names in `files`.
+std::string picture_name(const std::string& plan, const std::vector<NamedText>& files) {
+  std::string stem = "timeline-";
+  for (const char c : plan) {
+    stem += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
+  }
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(files.begin(), files.end(), [&](const NamedText& file) {
+      return file.path.filename() == name;
+    });
+  };
+  std::string name = stem + ".svg";
+  for (int number = 2; taken(name); ++number) {
+    name = fmt::format("{}-{}.svg", stem, number);
+  }
+  return name;
+}
+
+/// Adds the picture of every plan that has a timeline.
+std::vector<report::TimelineFigure> draw_timelines(const config::StudySpec& study,
+                                                   const fs::path& folder,
+                                                   std::vector<NamedText>& files) {
+  std::vector<report::TimelineFigure> figures;
+  for (const config::PlanSpec& plan : study.plans) {
+    const ledger::Timeline timeline = study::timeline(study, plan);
+    if (!timeline.reason.empty()) {
+      continue;
+    }
+    const std::string name = picture_name(plan.name, files);
+    figures.push_back({plan.name, name, report::critical_sentences(timeline.critical_path)});
+    files.push_back({folder / name, report::to_gantt(timeline)});
+  }
+  return figures;
+}
+
 }  // namespace
 
 ExitCode run_report(const Invocation& call) {
@@ -84,10 +124,17 @@ ExitCode run_report(const Invocation& call) {
                 fmt::format("the folder cannot be made: {}", failed.message()),
                 "name a folder in one that exists and that you may write to");
   }
-  const std::array files = {NamedText{*call.output / kTable, report::to_csv(result)},
-                            NamedText{*call.output / kReport, report::to_markdown(result, kTable)}};
+  std::vector<NamedText> files = {{*call.output / kTable, report::to_csv(result)}};
+  const std::vector<report::TimelineFigure> timelines =
+      draw_timelines(file.base(), *call.output, files);
+  files.push_back({*call.output / kReport, report::to_markdown(result, kTable, timelines)});
   write_all_or_none(files);
-  note(fmt::format("wrote {} and {} into {}", kReport, kTable, call.output->string()));
+  note(fmt::format("wrote {}, {} and {} timeline{} into {}",
+                   kReport,
+                   kTable,
+                   timelines.size(),
+                   timelines.size() == 1 ? "" : "s",
+                   call.output->string()));
   return exit_code_of(result);
 }
 

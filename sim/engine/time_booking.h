@@ -1,10 +1,29 @@
-// Books an operation's seconds where reports look for them.
+// Where reports look for an operation's seconds.
 #pragma once
 
 #include "sim/ledger/ledger.h"
+#include "sim/ledger/work.h"
 #include "sim/program/op.h"
 
 namespace trireme::engine {
+
+inline ledger::Work work_of(const program::Op& op) {
+  switch (program::info(op.function).family) {
+    case program::Family::attention:
+      return ledger::Work::attention;
+    case program::Family::gemm:
+      return ledger::Work::matrix_product;
+    case program::Family::host_copy:
+      return ledger::Work::host_copy;
+    case program::Family::collective:
+      return ledger::work_of(op.collective);
+    case program::Family::pointwise:
+    case program::Family::optimizer:
+    case program::Family::bookkeeping:
+      break;
+  }
+  return ledger::Work::memory_bound;
+}
 
 inline void book_time(ledger::TimeLedger& ledger, const program::Op& op, Seconds total) {
   ledger.busy_by_component[ledger::index(op.component)] += total;

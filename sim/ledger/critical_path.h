@@ -3,24 +3,21 @@
 
 #include <cstddef>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "sim/core/vocabulary.h"
 #include "sim/ledger/ledger.h"
+#include "sim/ledger/work.h"
 #include "sim/units/units.h"
 
 namespace trireme::ledger {
 
-/// One kind of work on the critical path: the executions of what is one operation to a reader.
+/// One kind of work on the critical path: what one lever, such as a faster kernel or link, changes.
 struct CriticalTerm {
-  Phase phase = Phase::forward;
-  Component component = Component::attention;
-  std::string_view operation;
-  std::string_view function;
-  std::optional<CollectiveKind> collective;
-  std::size_t executions = 0;  // on the path
-  Seconds on_path;             // seconds of the step that they fill
+  Work work = Work::memory_bound;
+  std::optional<Component> component;  // whose attention or matrix products; else of all
+  std::size_t executions = 0;          // of operations on the path
+  Seconds on_path;                     // seconds of the step that they fill
   /// The step if this work, on the path or not, took half the time, or none; of the largest terms.
   std::optional<Seconds> step_at_half;
   std::optional<Seconds> step_without;

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sim/core/vocabulary.h"
+#include "sim/ledger/critical_path.h"
+#include "sim/ledger/work.h"
 #include "sim/units/units.h"
 
 namespace trireme::ledger {
@@ -17,9 +20,12 @@ struct TimelineSlice {
   std::size_t stream = 0;  // of Timeline::streams
   std::string_view operation;
   std::string_view function;
+  Work work = Work::memory_bound;
   Phase phase = Phase::forward;
   Component component = Component::attention;
-  std::string where;  // "micro batch 0, layer 3"
+  std::string where;                  // "micro batch 0, layer 3"
+  std::optional<std::int64_t> layer;  // empty outside the layers
+  bool critical = false;              // on the critical path
   Seconds start;
   Seconds end;
   Bytes allocated;  // of the rank while the task runs, in the order of issue
@@ -34,12 +40,15 @@ struct TimelineWait {
 struct Timeline {
   std::string study;
   std::string plan;
+  Tokens sequence;                    // of the workload
   std::int64_t ranks = 1;             // of the plan; those drawn stand for all
   std::vector<std::string> streams;   // names, the compute stream first
   std::vector<std::int64_t> drawn;    // ranks, ascending
   std::vector<TimelineSlice> slices;  // by start
   std::vector<TimelineWait> waits;
   Seconds step;
+  std::int64_t layers = 0;
+  CriticalPath critical_path;
   std::string reason;  // why there is no timeline: an illegal plan, or unknown seconds
 };
 

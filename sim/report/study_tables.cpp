@@ -394,7 +394,9 @@ std::vector<std::string> remarks(const std::vector<PlanResult>& rows) {
   return lines;
 }
 
-std::string to_markdown(const ledger::StudyResult& result, const std::string& table_file) {
+std::string to_markdown(const ledger::StudyResult& result,
+                        const std::string& table_file,
+                        const std::vector<TimelineFigure>& timelines) {
   std::string text = fmt::format("# {}\n\n", result.name);
   text += fmt::format(
       "Which plan trains `{}` fastest on {} GPUs of `{}`, and which fit?\n"
@@ -432,6 +434,16 @@ std::string to_markdown(const ledger::StudyResult& result, const std::string& ta
   const std::vector<std::string> trouble = problems(result.rows);
   if (!trouble.empty()) {
     text += "\nWhat does not run:\n\n" + bullets(trouble);
+  }
+  if (!timelines.empty()) {
+    text += "\n## Where a step's time goes\n\n";
+    text +=
+        "One step of each plan at the study's base point, by the event engine. What lies on the\n";
+    text += "critical path is underlined: only that shortens the step.\n";
+    for (const TimelineFigure& figure : timelines) {
+      text += fmt::format("\n### {0}\n\n![Timeline of {0}]({1})\n\n", figure.plan, figure.file);
+      text += bullets(figure.critical_path);
+    }
   }
   text += "\n## What is not modelled\n\n";
   text +=

@@ -31,9 +31,17 @@ namespace trireme::report {
 /// The problems, led by what is to be known about the rows that fit, each said once.
 [[nodiscard]] std::vector<std::string> remarks(const std::vector<ledger::PlanResult>& rows);
 
+/// A plan's timeline beside a report: the file of its Gantt chart, and its critical path in words.
+struct TimelineFigure {
+  std::string plan;
+  std::string file;
+  std::vector<std::string> critical_path;
+};
+
 /// The whole report of a study in markdown. `table_file` names the file with all numbers.
 [[nodiscard]] std::string to_markdown(const ledger::StudyResult& result,
-                                      const std::string& table_file);
+                                      const std::string& table_file,
+                                      const std::vector<TimelineFigure>& timelines);
 
 /// An explanation as text: where every number comes from, memory, shapes, owners.
 [[nodiscard]] std::string to_terminal(const ledger::Explanation& explanation, bool color);

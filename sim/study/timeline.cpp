@@ -10,6 +10,7 @@
 #include "sim/engine/event/event.h"
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/sizes.h"
+#include "sim/engine/time_booking.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/study/evaluate.h"
@@ -54,37 +55,6 @@ std::string where(const program::Program& program, const Task& task) {
 /// The terms of the critical path for which the step is simulated again.
 constexpr std::size_t kTermsTried = 5;
 
-ledger::Work work_of(const program::Op& op) {
-  using ledger::Work;
-  switch (program::info(op.function).family) {
-    case program::Family::attention:
-      return Work::attention;
-    case program::Family::gemm:
-      return Work::matrix_product;
-    case program::Family::host_copy:
-      return Work::host_copy;
-    case program::Family::collective:
-      switch (op.collective) {
-        case CollectiveKind::all_to_all:
-          return Work::all_to_all;
-        case CollectiveKind::all_gather:
-          return Work::all_gather;
-        case CollectiveKind::reduce_scatter:
-          return Work::reduce_scatter;
-        case CollectiveKind::all_reduce:
-          return Work::all_reduce;
-        case CollectiveKind::send_recv:
-          return Work::send_recv;
-      }
-      break;
-    case program::Family::pointwise:
-    case program::Family::optimizer:
-    case program::Family::bookkeeping:
-      break;
-  }
-  return Work::memory_bound;
-}
-
 ledger::TimelineSlice slice_of(const Schedule& schedule,
                                const engine::TaskRecord& record,
                                Bytes allocated) {
@@ -96,7 +66,7 @@ ledger::TimelineSlice slice_of(const Schedule& schedule,
   slice.operation = op.label;
   slice.function = op.function == program::Function::collective ? name(op.collective)
                                                                 : program::info(op.function).name;
-  slice.work = work_of(op);
+  slice.work = engine::work_of(op);
   slice.phase = op.phase;
   slice.component = op.component;
   slice.where = where(schedule.program(), task);
@@ -116,6 +86,7 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
   ledger::Timeline timeline;
   timeline.study = study.name;
   timeline.plan = spec.name;
+  timeline.sequence = study.workload.sequence.value;
   const plan::Resolution resolution = plan::resolve(study, spec);
   if (!resolution.feasibility.legal()) {
     timeline.reason = resolution.feasibility.refusals.front().message;

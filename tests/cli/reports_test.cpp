@@ -11,7 +11,11 @@ TEST_CASE("the report on Ulysses and Megatron is fresh", "[cli][golden]") {
   const ProgramRun run = run_trireme("report reports/ulysses-vs-megatron/study.yaml -o '" +
                                      folder.path().string() + "'");
   REQUIRE(run.exit_code == 0);
-  for (const char* file : {"table.csv", "report.md"}) {
+  for (const char* file : {"table.csv",
+                           "report.md",
+                           "timeline-megatron-sp.svg",
+                           "timeline-ulysses-zero3.svg",
+                           "timeline-hybrid.svg"}) {
     check_golden(std::string("../../reports/ulysses-vs-megatron/") + file,
                  read_file(folder.path() / file));
   }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "sim/engine/event/meetings.h"
+#include "sim/engine/time_booking.h"
 
 namespace trireme::engine {
 
@@ -44,6 +44,10 @@ class Run {
 
   /// The task that ends last.
   [[nodiscard]] At last() const { return last_; }
+
+  [[nodiscard]] std::int64_t first_rank(std::uint32_t who) const {
+    return classes_.first_rank[who];
+  }
 
   [[nodiscard]] Span span(At at) const { return spans_[place(at.who, at.task)]; }
 
@@ -112,9 +116,12 @@ class Run {
   At last_;
 };
 
-/// What makes executions one term to a reader.
-auto key_of(const Op& op) {
-  return std::make_tuple(op.phase, op.component, op.label, op.function, op.collective);
+/// Whose attention or matrix products an operation is; empty for what is one term over all.
+std::optional<Component> component_of(const Op& op) {
+  const ledger::Work work = work_of(op);
+  return work == ledger::Work::attention || work == ledger::Work::matrix_product
+             ? std::optional(op.component)
+             : std::nullopt;
 }
 
 class Terms {
@@ -122,24 +129,16 @@ class Terms {
   explicit Terms(const Program& program) : term_of_op_(program.ops().size()) {
     for (std::size_t i = 0; i < term_of_op_.size(); ++i) {
       const Op& op = program.op(static_cast<program::OpId>(i));
-      const auto same = std::find_if(first_op_.begin(), first_op_.end(), [&](program::OpId id) {
-        return key_of(program.op(id)) == key_of(op);
-      });
-      term_of_op_[i] = static_cast<std::size_t>(same - first_op_.begin());
-      if (same == first_op_.end()) {
-        first_op_.push_back(static_cast<program::OpId>(i));
-      }
-    }
-    terms_.resize(first_op_.size());
-    for (std::size_t i = 0; i < terms_.size(); ++i) {
-      const Op& op = program.op(first_op_[i]);
-      terms_[i].phase = op.phase;
-      terms_[i].component = op.component;
-      terms_[i].operation = op.label;
-      terms_[i].function = program::info(op.function).name;
-      if (op.function == program::Function::collective) {
-        terms_[i].collective = op.collective;
-        terms_[i].function = name(op.collective);
+      const auto same =
+          std::find_if(terms_.begin(), terms_.end(), [&](const ledger::CriticalTerm& term) {
+            return term.work == work_of(op) && term.component == component_of(op);
+          });
+      term_of_op_[i] = static_cast<std::size_t>(same - terms_.begin());
+      if (same == terms_.end()) {
+        ledger::CriticalTerm term;
+        term.work = work_of(op);
+        term.component = component_of(op);
+        terms_.push_back(term);
       }
     }
   }
@@ -185,7 +184,6 @@ class Terms {
   }
 
   std::vector<std::size_t> term_of_op_;
-  std::vector<program::OpId> first_op_;
   std::vector<ledger::CriticalTerm> terms_;
 };
 
@@ -194,7 +192,8 @@ class Terms {
 std::optional<ledger::CriticalPath> critical_path(const Schedule& schedule,
                                                   const Machine& machine,
                                                   const EventOptions& options,
-                                                  std::size_t tried) {
+                                                  std::size_t tried,
+                                                  const TaskObserver& on_path) {
   const Run run(schedule, machine, options);
   if (!run.result()) {
     return std::nullopt;
@@ -212,6 +211,9 @@ std::optional<ledger::CriticalPath> critical_path(const Schedule& schedule,
     const Op& op = schedule.program().op(id);
     const Seconds seconds = span.end - span.start;
     terms.book(id, seconds);
+    if (on_path) {
+      on_path({run.first_rank(at->who), at->task, span.start, span.end});
+    }
     if (op.function == program::Function::collective) {
       path.collectives[ledger::index(op.collective)] += seconds;
     } else {

@@ -12,8 +12,8 @@ namespace trireme::engine {
 /// Walks back from the task that ends last to what it waited for: the task before it on its stream,
 /// a tensor, a partner of its collective, or the host. Of several that end at once the first is
 /// taken, in this order and that of ranks. For the `tried` largest terms the step is simulated
-/// again with their work at half its seconds and at none: exact, not estimated. Empty when a
-/// kernel's seconds are unknown.
+/// again with their work at half its seconds and at none: exact, not estimated. `on_path` is told
+/// every task of the path, the last one first. Empty when a kernel's seconds are unknown.
 ///
 /// EQ critical-path: T = sum over the tasks of the path of (e - s), plus the launch before the
 /// first
@@ -26,6 +26,7 @@ namespace trireme::engine {
 [[nodiscard]] std::optional<ledger::CriticalPath> critical_path(const Schedule& schedule,
                                                                 const Machine& machine,
                                                                 const EventOptions& options = {},
-                                                                std::size_t tried = 0);
+                                                                std::size_t tried = 0,
+                                                                const TaskObserver& on_path = {});
 
 }  // namespace trireme::engine

@@ -136,10 +136,10 @@ TEST_CASE("critical path: it runs through the slowest rank and sums to the step"
   const auto path = critical_path(schedule, machine_with_hops(), options, 2);
   REQUIRE(path.has_value());
   REQUIRE(path->terms.size() == 2);
-  CHECK(path->terms[0].operation == "kernel");
+  CHECK(path->terms[0].work == ledger::Work::memory_bound);
   CHECK(units(path->terms[0].on_path) == Approx(40).epsilon(1e-12));
   CHECK(path->terms[0].executions == 1);
-  CHECK(path->terms[1].function == "send_recv");
+  CHECK(path->terms[1].work == ledger::Work::send_recv);
   CHECK(path->terms[1].executions == 2);
   CHECK(units(path->terms[1].on_path) == Approx(20).epsilon(1e-12));
   CHECK(units(path->kernels[kAttention]) == Approx(40).epsilon(1e-12));
@@ -159,7 +159,7 @@ TEST_CASE("critical path: a hidden collective is not on it, the host may be", "[
   const auto path = critical_path(Schedule(hidden), machine());
   REQUIRE(path.has_value());
   REQUIRE(path->terms.size() == 1);
-  CHECK(path->terms[0].operation == "kernel");
+  CHECK(path->terms[0].work == ledger::Work::memory_bound);
   CHECK(path->collectives[kGather] == Seconds(0));
   CHECK_FALSE(path->terms[0].step_at_half.has_value());  // none was asked for
 

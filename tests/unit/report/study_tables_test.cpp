@@ -54,7 +54,7 @@ TEST_CASE("rows of a sweep that name different keys show the whole point", "[uni
   CHECK(table.columns.front().title == "point");
   CHECK(table.rows[0].front() == "workload.sequence 1K, cluster.nodes 2");
   CHECK(table.rows[1].front() == "workload.sequence 2K");
-  const std::string text = to_markdown(result, "table.csv");
+  const std::string text = to_markdown(result, "table.csv", {});
   CHECK(text.find("| workload.sequence 2K | a | 2 s | - | - | - |") != std::string::npos);
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("the report names the winner of each point and how far ahead it is", "
   result.name = "s";
   result.rows = {
       row("a", 1024, 1, 0), row("b", 1024, 1.25, 0.25), row("a", 2048, 3, 1), row("b", 2048, 2, 0)};
-  const std::string text = to_markdown(result, "table.csv");
+  const std::string text = to_markdown(result, "table.csv", {});
   CHECK(text.find("| 1K | a | 1 s | b | 1.25 s | 25.0 % |") != std::string::npos);
   CHECK(text.find("| 2K | b | 2 s | a | 3 s | 50.0 % |") != std::string::npos);
 }
