@@ -65,13 +65,8 @@ TEST_CASE("rows of attention backward", "[calibrate]") {
 }
 
 TEST_CASE("fewer queries than keys see the last of them", "[calibrate]") {
-  const AttentionHead head{.head_dim = 1,
-                           .queries = 2,
-                           .keys = 6,
-                           .causal = true,
-                           .query = {},
-                           .key = {},
-                           .value = {}};
+  const AttentionHead head{
+      .head_dim = 1, .queries = 2, .keys = 6, .causal = true, .query = {}, .key = {}, .value = {}};
   CHECK(head.visible_keys(0) == 5);
   CHECK(head.visible_keys(1) == 6);
   CHECK(head.first_query_of(4) == 0);
