@@ -105,7 +105,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     asio::async_read(
         socket_, asio::buffer(header_), [this, self](const error_code& error, std::size_t) {
           if (error) {
-            return lose(error == asio::error::eof ? "its connection has ended" : error.message());
+            const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
+            return lose(ended ? "its connection has ended" : error.message());
           }
           const std::uint32_t length = read_length(header_.data() + 1);
           const auto kind = static_cast<FrameKind>(header_[0]);
