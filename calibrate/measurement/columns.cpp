@@ -139,7 +139,7 @@ void visit(Columns& columns, MemoryMeasurement& measurement) {
 
 void visit(Columns& columns, Environment& environment) {
   columns.text("key", environment.key, Presence::required);
-  columns.text("date", environment.date, Presence::required);
+  columns.text("date", environment.date, Presence::optional);  // few logs state it
   columns.text("source", environment.source, Presence::required);
   columns.count("hosts", environment.hosts, 0);
   columns.text("host_names", environment.host_names, Presence::optional);
