@@ -45,6 +45,8 @@ inline constexpr Bound kBounds[] = {
     // plans
     {"degree", 1, 1 << 20},
     {"stage", 0, 3},
+    // what if
+    {"runs", 1, 10'000},
 };
 
 /// No product of sizes that a study gives rise to may pass this: it leaves a factor of 2^8 for

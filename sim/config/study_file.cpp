@@ -133,10 +133,22 @@ Node& find_plan(Node& root, const SweepValue& value, const std::string& name) {
   refuse_key(value, fmt::format("names no plan {}", in_quotes(name)), hint_near(name, names));
 }
 
-/// The map under `key` of `parent`, made where there is none.
+/// The item of a list whose place, from 0, is a word of the key.
+Node& list_item(Node& list, const std::string& place, const SweepValue& value) {
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    if (place == std::to_string(i)) {
+      return list.items[i];
+    }
+  }
+  refuse_key(value,
+             fmt::format("names no item {} of the list", in_quotes(place)),
+             fmt::format("items are numbered from 0; there are {}", list.items.size()));
+}
+
+/// The map, or the list, under `key` of `parent`; a map is made where there is none.
 Node& child_map(Node& parent, const std::string& key, const SweepValue& value) {
   Node* const child = parent.find(key);
-  if (child != nullptr && child->is_map()) {
+  if (child != nullptr && (child->is_map() || child->is_list())) {
     return *child;
   }
   Node map = make_map(value.key_position);
@@ -150,7 +162,7 @@ Node& child_map(Node& parent, const std::string& key, const SweepValue& value) {
 
 void put(Node& root, const SweepValue& value) {
   static const std::vector<std::string> kRoots = {
-      "model", "cluster", "workload", "defaults", "plans"};
+      "model", "cluster", "workload", "defaults", "plans", "what_if"};
   std::vector<std::string> words = split_key(value.key);
   if (std::find(kRoots.begin(), kRoots.end(), words.front()) == kRoots.end()) {
     refuse_key(value, "cannot be swept", hint_near(words.front(), kRoots));
@@ -165,13 +177,20 @@ void put(Node& root, const SweepValue& value) {
     if (words.size() < 3) {
       refuse_key(value, "names no key of a plan", "write it as plans.NAME.ulysses");
     }
+    if (words.size() == 3 && words.back() == "name") {
+      refuse_key(value, "cannot be swept", "a plan's name tells its rows apart: give another plan");
+    }
     parent = &find_plan(root, value, words[1]);
     next = 2;
   }
   for (; next + 1 < words.size(); ++next) {
-    parent = &child_map(*parent, words[next], value);
+    parent = parent->is_list() ? &list_item(*parent, words[next], value)
+                               : &child_map(*parent, words[next], value);
   }
   const std::string& last = words.back();
+  if (parent->is_list()) {
+    refuse_key(value, "names no key of a list's item", "write it as what_if.slow_ranks.0.factor");
+  }
   Node* const written = parent->find(last);
   const Node text = make_text(value.text, value.position);
   if (written != nullptr && written->is_map() && key_of_text(last) == "degree") {

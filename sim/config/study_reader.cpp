@@ -17,6 +17,7 @@
 #include "sim/config/map_reader.h"
 #include "sim/config/model.h"
 #include "sim/config/plan_presets.h"
+#include "sim/config/what_if.h"
 #include "sim/config/words.h"
 #include "sim/core/nearest.h"
 #include "sim/core/printable.h"
@@ -424,11 +425,19 @@ std::string parse_study_name(std::string_view text) {
 StudySpec read_study(const Node& root, const Library& library) {
   StudySpec study;
   Defaults* const defaults = &study.defaults_used;
-  const MapReader map(
-      root,
-      "",
-      {"version", "name", "model", "cluster", "workload", "defaults", "plans", "sweep", "require"},
-      defaults);
+  const MapReader map(root,
+                      "",
+                      {"version",
+                       "name",
+                       "model",
+                       "cluster",
+                       "workload",
+                       "defaults",
+                       "plans",
+                       "what_if",
+                       "sweep",
+                       "require"},
+                      defaults);
   map.required("version", parse_version);
   study.file = map.where().file;
   study.name = map.maybe("name", parse_study_name)
@@ -442,6 +451,10 @@ StudySpec read_study(const Node& root, const Library& library) {
   study.plans = read_plans(map, study.cluster.gpus_per_node.value, defaults);
   study.require = read_requirements(map, study.plans);
   check_products(study);
+  if (const Node* const what_if = map.find("what_if")) {
+    study.what_if = read_what_if(*what_if, study.cluster, defaults);
+    apply_what_if(study);
+  }
   return study;
 }
 

@@ -12,6 +12,7 @@
 #include "sim/config/node.h"
 #include "sim/config/profile_spec.h"
 #include "sim/core/error.h"
+#include "sim/core/vocabulary.h"
 #include "sim/units/units.h"
 
 namespace trireme::config {
@@ -50,6 +51,8 @@ struct OverlapSpec {
   std::optional<bool> parameters;  // absent: as the framework does by default
   std::optional<bool> gradients;
   TensorParallelOverlap tensor_parallel = TensorParallelOverlap::none;
+  /// Every collective makes computing wait, whatever the others say: `what_if: {overlap: off}`.
+  bool nothing = false;
 };
 
 struct OptimizerSpec {
@@ -109,6 +112,36 @@ struct RequireSpec {
   std::optional<double> exposed_communication_below;  // fraction of the step time
 };
 
+/// A rank whose kernels, or those of one component, take longer than the others'.
+struct SlowRankSpec {
+  Located<std::int64_t> rank;
+  double factor = 1;
+  std::optional<Component> component;
+};
+
+enum class JitterDistribution : std::uint8_t { log_normal, exponential };
+
+/// How kernels' seconds scatter; `runs` steps are simulated, with the seeds from `seed` on.
+struct JitterSpec {
+  JitterDistribution distribution = JitterDistribution::log_normal;
+  double relative = 0;       // standard deviation of each kernel's seconds, over their mean
+  double between_ranks = 0;  // the same of a factor that a rank keeps for the whole step
+  std::int64_t seed = 0;
+  std::int64_t runs = 1;
+};
+
+/// What is asked to be otherwise than cluster and plans are.
+struct WhatIfSpec {
+  double nvlink = 1;  // factors on bandwidths
+  double pcie = 1;
+  double nic = 1;
+  std::vector<SlowRankSpec> slow_ranks;
+  std::optional<JitterSpec> jitter;
+  bool overlap = true;       // false: every collective makes computing wait
+  bool contention = true;    // false: each collective runs as if it were alone on its links
+  bool interference = true;  // false: kernels and collectives do not slow each other
+};
+
 struct StudySpec {
   std::string name;
   std::string file;
@@ -118,6 +151,7 @@ struct StudySpec {
   std::vector<PlanSpec> plans;
   std::vector<SweepPoint> sweep;  // every point of the grid, or the rows of a list of maps
   std::vector<RequireSpec> require;
+  WhatIfSpec what_if;  // in place where it changes links and plans
   /// Every default that was used, as "key: value", in the order in which the study asked.
   std::vector<std::string> defaults_used;
 };

@@ -46,6 +46,9 @@ inline constexpr Choice<TensorParallelOverlap> kTensorParallelOverlapWords[] = {
     {"none", TensorParallelOverlap::none},
     {"bulk", TensorParallelOverlap::bulk},
     {"ring_exchange", TensorParallelOverlap::ring_exchange}};
+inline constexpr Choice<JitterDistribution> kJitterWords[] = {
+    {"log_normal", JitterDistribution::log_normal},
+    {"exponential", JitterDistribution::exponential}};
 inline constexpr Choice<Framework> kFrameworkWords[] = {
     {"generic", Framework::generic},
     {"megatron", Framework::megatron},

@@ -68,8 +68,9 @@ Ref summed(Step& step, Ref partial, std::string_view name, Completion completion
 }
 
 Completion behind_gradient_products(const Step& step) {
-  const bool overlaps = step.plan.framework == config::Framework::megatron ||
-                        step.plan.overlap_tensor != TensorParallelOverlap::none;
+  const bool overlaps =
+      !step.plan.overlap_nothing && (step.plan.framework == config::Framework::megatron ||
+                                     step.plan.overlap_tensor != TensorParallelOverlap::none);
   return overlaps ? Completion::asynchronous : Completion::blocking;
 }
 

@@ -67,6 +67,8 @@ struct Plan {
   /// Gradients of a block are reduced while the blocks before it compute theirs.
   bool overlap_gradients = false;
   config::TensorParallelOverlap overlap_tensor = config::TensorParallelOverlap::none;
+  /// Every collective makes computing wait, also where a framework always hides it.
+  bool overlap_nothing = false;
 
   bool recompute_layers = false;
   config::LossKind loss = config::LossKind::fused;

@@ -221,6 +221,12 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.overlap_parameters = spec.overlap.parameters.value_or(overlap.parameters);
   plan.overlap_gradients = spec.overlap.gradients.value_or(overlap.gradients);
   plan.overlap_tensor = spec.overlap.tensor_parallel;
+  if (spec.overlap.nothing) {
+    plan.overlap_nothing = true;
+    plan.overlap_parameters = false;
+    plan.overlap_gradients = false;
+    plan.overlap_tensor = config::TensorParallelOverlap::none;
+  }
 
   plan.recompute_layers = spec.recompute == config::Recompute::full;
   plan.loss = spec.loss;
