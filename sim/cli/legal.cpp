@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -37,7 +38,7 @@ auto parsed(const Invocation& call, const std::string& option, Parse parse)
 }
 
 /// A preset, a model file, or a config.json of Hugging Face.
-config::ModelSpec read_model_of(const Invocation& call) {
+config::ModelSpec read_model_of(const Invocation& call, std::vector<std::string>& defaults) {
   const std::string name = call.text("model");
   if (name.empty()) {
     refuse("legal needs a --model",
@@ -48,20 +49,21 @@ config::ModelSpec read_model_of(const Invocation& call) {
   if (name.ends_with(".json")) {
     config::Node reference = config::make_map({});
     reference.set("hf", {}, text);
-    return config::read_model(reference, library);
+    return config::read_model(reference, library, &defaults);
   }
   const auto presets = library.names(config::PresetKind::model);
   const bool a_file = name.find('/') != std::string::npos || name.ends_with(".yaml");
   if (!a_file && std::find(presets.begin(), presets.end(), name) == presets.end()) {
     refuse(fmt::format("no model is named {}", in_quotes(name)), hint_near(name, presets));
   }
-  return config::read_model(text, library);
+  return config::read_model(text, library, &defaults);
 }
 
 }  // namespace
 
 ExitCode run_legal(const Invocation& call) {
-  const config::ModelSpec model = read_model_of(call);
+  std::vector<std::string> defaults;
+  const config::ModelSpec model = read_model_of(call, defaults);
   const auto gpus =
       parsed(call, "gpus", config::count_between(1, static_cast<std::int64_t>(config::kMostGpus)));
   if (!gpus) {
@@ -69,6 +71,7 @@ ExitCode run_legal(const Invocation& call) {
   }
   const auto tensor_parallel = parsed(call, "tensor-parallel", config::count_within("degree"));
   const auto sequence = parsed(call, "sequence", config::parse_sequence);
+  echo_defaults(defaults, {});
   const ledger::LegalityResult result = study::legal_degrees(
       model,
       *gpus,

@@ -1,9 +1,7 @@
 // Models from Hugging Face: config.json as a model file of trireme.
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sim/config/json_reader.h"
@@ -22,10 +20,6 @@ struct HuggingFaceModel {
 /// Error (input), located: a model_type that is not known, missing keys, values of the wrong kind,
 /// two names of one quantity that differ, and architectures that the keys switch to what a model
 /// file cannot say.
-///
-/// Source: transformers, models/<model_type>/configuration_<model_type>.py for names and defaults,
-/// modeling_<model_type>.py for biases and norms; for chatglm, kimi_k2 and old Falcons the code in
-/// the model's own repository.
 [[nodiscard]] HuggingFaceModel translate_hugging_face(const JsonValue& config);
 
 /// Every model_type that is known, in the order of the table.

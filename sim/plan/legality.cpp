@@ -163,6 +163,22 @@ RuleAnswer tensor_mlp_width_divides(const Degrees& degrees) {
   return broken(unless_divides("the MLP width", degrees.mlp_width, degrees.tensor));
 }
 
+/// Megatron pads the vocabulary to equal parts of whole blocks of 128 rows.
+/// Source: megatron-lm, megatron/training/arguments.py, --make-vocab-size-divisible-by
+RuleAnswer tensor_vocabulary_padded(const Degrees& degrees) {
+  constexpr std::int64_t kRowsOfABlock = 128;
+  const std::int64_t multiple = kRowsOfABlock * degrees.tensor;
+  const std::int64_t rest = degrees.vocabulary % multiple;
+  if (rest == 0) {
+    return {};
+  }
+  return {{},
+          {},
+          fmt::format("vocabulary padded from {} to {} rows",
+                      degrees.vocabulary,
+                      degrees.vocabulary - rest + multiple)};
+}
+
 /// What is left of the sequence after the context-parallel split; that it divides is another rule's
 /// matter.
 RuleAnswer tensor_sequence_divides(const Degrees& degrees) {
@@ -195,10 +211,12 @@ constexpr LegalityRule kKvHeads{"ulysses-kv-heads",
                                 "g % P = 0 or P % g = 0",
                                 "deepspeed",
                                 kv_heads_divide_or_repeat};
-constexpr LegalityRule kWholeKvHeads{"ulysses-whole-kv-heads",
-                                     "key/value heads are not repeated: g % P = 0",
-                                     "prime-rl",
-                                     kv_heads_divide};
+constexpr LegalityRule kWholeKvHeads{
+    "ulysses-whole-kv-heads",
+    "key/value heads are not repeated (a release that repeats them allows "
+    "more): g % P = 0",
+    "prime-rl",
+    kv_heads_divide};
 constexpr LegalityRule kUnevenKvHeads{"ulysses-uneven-kv-heads",
                                       "uneven exchanges take one number of heads for queries, keys "
                                       "and values: g = a, or g % P = 0",
@@ -240,6 +258,10 @@ constexpr LegalityRule kTensorMlpWidth{"tensor-mlp-width",
                                        "tensor parallelism splits the MLP: f % t = 0",
                                        "megatron-lm",
                                        tensor_mlp_width_divides};
+constexpr LegalityRule kTensorVocabulary{"tensor-vocabulary",
+                                         "V is padded to a multiple of 128 t",
+                                         "megatron-lm",
+                                         tensor_vocabulary_padded};
 constexpr LegalityRule kTensorSequence{"tensor-sequence",
                                        "with Megatron's sequence parallelism (S / cp) % t = 0",
                                        "megatron-lm",
@@ -260,6 +282,7 @@ constexpr std::array kRules = {&kGpus,
                                &kTensorQueryHeads,
                                &kTensorKvHeads,
                                &kTensorMlpWidth,
+                               &kTensorVocabulary,
                                &kTensorSequence};
 
 // One row per stack: cost-model, legality differs by framework.
@@ -267,8 +290,12 @@ constexpr std::array kRules = {&kGpus,
 constexpr std::array kRepeatingUlysses = {&kGpus, &kQueryHeads, &kKvHeads, &kSequence};
 constexpr std::array kUnevenUlysses = {&kGpus, &kUnevenQueryHeads, &kUnevenKvHeads, &kSequence};
 constexpr std::array kWholeUlysses = {&kGpus, &kQueryHeads, &kWholeKvHeads, &kSequence};
-constexpr std::array kMegatronTensor = {
-    &kGpus, &kTensorQueryHeads, &kTensorKvHeads, &kTensorMlpWidth, &kTensorSequence};
+constexpr std::array kMegatronTensor = {&kGpus,
+                                        &kTensorQueryHeads,
+                                        &kTensorKvHeads,
+                                        &kTensorMlpWidth,
+                                        &kTensorVocabulary,
+                                        &kTensorSequence};
 constexpr std::array kMegatronExchange = {&kGpus,
                                           &kTensorQueryHeads,
                                           &kTensorKvHeads,
@@ -367,6 +394,7 @@ Degrees degrees_of(const Plan& plan) {
   degrees.query_heads = plan.model.heads;
   degrees.kv_heads = plan.model.kv_heads;
   degrees.mlp_width = plan.model.mlp_width;
+  degrees.vocabulary = plan.model.vocabulary;
   degrees.tensor_shards_sequence = plan.sequence_sharded;
   degrees.sequence = plan.sequence;
   return degrees;

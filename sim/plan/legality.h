@@ -21,6 +21,7 @@ struct Degrees {
   std::int64_t query_heads = 1;            // a
   std::int64_t kv_heads = 1;               // g
   std::int64_t mlp_width = 1;              // f
+  std::int64_t vocabulary = 0;             // V, rows; 0: none
   std::int64_t degree = 1;                 // P: ranks of Ulysses or of context parallelism
   std::int64_t tensor = 1;                 // t: tensor-parallel ranks beside them
   bool tensor_shards_sequence = true;      // Megatron's sequence parallelism

@@ -88,6 +88,7 @@ ledger::LegalityResult legal_degrees(const config::ModelSpec& model,
   degrees.query_heads = model.heads;
   degrees.kv_heads = model.kv_heads;
   degrees.mlp_width = model.mlp_width;
+  degrees.vocabulary = model.vocabulary;
   degrees.tensor = tensor_parallel;
   degrees.sequence = sequence;
   degrees.gpus = gpus;

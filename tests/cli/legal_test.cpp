@@ -65,6 +65,9 @@ TEST_CASE("legal reads a config.json, and says where one is wrong", "[cli]") {
   REQUIRE(run.exit_code == 0);
   const Json document = Json::parse(run.out);
   CHECK(document["model"] == "falcon-7b");
+  // What config.json leaves open is said.
+  CHECK(run.error.find("model.hf.head_dim: 64") != std::string::npos);
+  CHECK(run.error.find("model.hf.intermediate_size: 18176") != std::string::npos);
   CHECK(document["kv_heads"] == 1);  // multi_query, whatever num_kv_heads says
   CHECK(document["sequence"] == 2048);
   CHECK(stack_of(document, "deepspeed")["legal"] == Json({1}));  // 71 heads, a prime number

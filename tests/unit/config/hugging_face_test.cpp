@@ -3,9 +3,12 @@
 #include "sim/config/hugging_face.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/config/model.h"
@@ -133,6 +136,47 @@ TEST_CASE("wrong config.json: each kind has its message", "[config][golden]") {
     REQUIRE_FALSE(printed.empty());
     test::check_golden(fs::path("hugging_face") / (name + ".txt"), printed);
   }
+}
+
+TEST_CASE("a damaged config.json is a located error or still a model", "[config]") {
+  const std::uint64_t seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const Library library(DataSource{});
+  const std::vector<fs::path> configs = files_of(kTests / "data" / "hugging_face", ".json");
+  constexpr std::string_view kPieces = "{}[]\",:-0123456789eE. \\untrfalsN";
+  int refused = 0;
+  constexpr int kDamaged = 1500;
+  for (int i = 0; i < kDamaged; ++i) {
+    std::string text = read_text_file(configs[random() % configs.size()]);
+    for (std::uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = kPieces[random() % kPieces.size()];
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 20);
+          text += text.empty() ? " " : "";
+          break;
+        default:
+          text.insert(at, 1, kPieces[random() % kPieces.size()]);
+      }
+    }
+    CAPTURE(text);
+    try {
+      const ModelSpec model = read_model(
+          translate_hugging_face(read_json(std::make_shared<const SourceText>("c.json", text)))
+              .node,
+          library);
+      CHECK(parameter_count(model).value() > 0);
+    } catch (const Error& error) {
+      ++refused;
+      CHECK(error.where().line > 0);
+      CHECK_FALSE(error.message().empty());
+    }
+  }
+  CHECK(refused > kDamaged / 10);  // the damage is real
 }
 
 /// A Llama of two layers with `more` keys.

@@ -103,8 +103,11 @@ TEST_CASE("tensor parallelism splits heads, groups and features", "[study]") {
   // 8 groups over 16 ranks are gathered; 32 heads are not a multiple of 64.
   const ledger::LegalStack stack = stack_of("llama-3.1-8b", "megatron tensor_parallel", 64);
   CHECK(legal(stack) == Degrees{1, 2, 4, 8, 16, 32});
+  // 128,256 rows are 62.6 times 128 x 16: 63 times is 129,024.
   CHECK(degree_of(stack, 16).remarks ==
-        std::vector<std::string>{"QKV gathered: 8 key/value heads over 16 tensor-parallel ranks"});
+        std::vector<std::string>{"QKV gathered: 8 key/value heads over 16 tensor-parallel ranks",
+                                 "vocabulary padded from 128256 to 129024 rows"});
+  CHECK(degree_of(stack, 2).remarks.empty());  // 128,256 = 501 x 256
   // An illegal degree of tensor parallelism leaves no degree beside it: 40 % 16 = 8.
   CHECK(legal(stack_of("qwen2.5-14b", "megatron p2p, all_gather", 64, 16)).empty());
 }
