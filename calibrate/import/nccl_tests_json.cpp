@@ -50,6 +50,8 @@ Json parse(std::string_view text, const std::string& file) {
                 place_of_byte(file, text, error.byte == 0 ? 0 : error.byte - 1),
                 "this is no JSON from here on",
                 "was the file cut? nccl-tests closes it at the end of a run");
+  } catch (const Json::out_of_range&) {  // which knows no place
+    refuse_document(file, "a number in it is too large", "is this a document of nccl-tests -J?");
   }
 }
 

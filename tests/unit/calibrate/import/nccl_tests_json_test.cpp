@@ -130,6 +130,7 @@ TEST_CASE("what is no document of nccl-tests is an error with its place", "[impo
   };
   CHECK(error_of("{\"results\": [\n  {\"size\": 8,}]}") ==
         "run.json:2:14: this is no JSON from here on");
+  CHECK(error_of("{\"results\": [1e999]}") == "run.json: a number in it is too large");
   CHECK(error_of("{}") == "run.json: this is no document of nccl-tests: it has no list 'results'");
   CHECK(error_of("[]") == "run.json: this is no document of nccl-tests: it has no list 'results'");
   CHECK(error_of(std::string(100, '[')) == "run.json: nested deeper than 16");
