@@ -4,7 +4,7 @@
 readonly build_packages=(
   g++ cmake ninja-build git python3
   libfmt-dev libyaml-cpp-dev libboost-dev libboost-program-options-dev libeigen3-dev nlohmann-json3-dev
-  libpugixml-dev libtbb-dev
+  libpugixml-dev libtbb-dev zlib1g-dev
   libopenmpi-dev openmpi-bin
   catch2 libbenchmark-dev
 )
@@ -24,7 +24,7 @@ install_packages() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     echo "error: this installs packages on Debian 12 and Ubuntu 24.04 only; elsewhere install a" \
       "C++20 compiler, CMake 3.25, Ninja, git, Python 3, fmt, yaml-cpp, Boost.Program_options," \
-      "Eigen, nlohmann-json, pugixml, oneTBB, Catch2, Google Benchmark and OpenMPI and build as docs/building.md says." >&2
+      "Eigen, nlohmann-json, pugixml, oneTBB, zlib, Catch2, Google Benchmark and OpenMPI and build as docs/building.md says." >&2
     return 1
   fi
   local missing
