@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <unistd.h>
 
@@ -64,6 +65,23 @@ std::string text_of(const po::options_description& options) {
   return text.str();
 }
 
+/// Whether an argument is an option, of any command, whose value is the next argument.
+bool is_followed_by_value(const std::string& argument) {
+  const auto takes = [&](const Command* command) {
+    const po::options_description options = options_of(command);
+    return std::any_of(options.options().begin(), options.options().end(), [&](const auto& option) {
+      const bool named =
+          argument == "--" + option->long_name() ||
+          (argument.size() == 2 && argument == option->canonical_display_name(
+                                                   po::command_line_style::allow_dash_for_short));
+      return named && option->semantic()->min_tokens() > 0;
+    });
+  };
+  const std::span<const Command> commands = command_table();
+  return takes(nullptr) ||
+         std::any_of(commands.begin(), commands.end(), [&](const Command& c) { return takes(&c); });
+}
+
 /// The place of the command among the arguments: the first that is no option nor an option's value.
 std::optional<std::size_t> command_at(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -71,8 +89,7 @@ std::optional<std::size_t> command_at(const std::vector<std::string>& arguments)
     if (argument.empty() || argument.front() != '-') {
       return i;
     }
-    if (argument == "-o" || argument == "--output" || argument == "--data" ||
-        argument == "--color") {
+    if (is_followed_by_value(argument)) {
       ++i;
     }
   }

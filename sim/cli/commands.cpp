@@ -20,14 +20,25 @@ void add_plan(po::options_description& options) {
       "plan", po::value<std::string>()->value_name("NAME"), "look at this plan alone");
 }
 
-void add_evaluation(po::options_description& options) {
-  add_plan(options);
+void add_engine(po::options_description& options) {
   options.add_options()("engine",
                         po::value<std::string>()->value_name("NAME"),
-                        "whose seconds: analytic (default), or event: a clock of streams")(
-      "law",
-      po::value<std::string>()->value_name("FILE"),
-      "a law of step times, whose seconds stand beside the others");
+                        "whose seconds: analytic (default), event: a clock of streams, or both");
+}
+
+void add_evaluation(po::options_description& options) {
+  add_plan(options);
+  add_engine(options);
+  options.add_options()("law",
+                        po::value<std::string>()->value_name("FILE"),
+                        "a law of step times, whose seconds stand beside the others");
+}
+
+void add_trace(po::options_description& options) {
+  options.add_options()("plan",
+                        po::value<std::string>()->value_name("NAME"),
+                        "the plan; may be left out when the study has one")(
+      "gzip", po::bool_switch(), "compress it, as -o FILE.gz does");
 }
 
 void add_explain(po::options_description& options) {
@@ -69,7 +80,7 @@ constexpr std::array kCommands = {
             Writes::result,
             "  trireme compare reports/ulysses-vs-megatron/study.yaml\n"
             "  trireme compare study.yaml --plan hybrid --json\n"
-            "  trireme compare study.yaml --engine event\n",
+            "  trireme compare study.yaml --engine both\n",
             add_evaluation,
             run_compare},
     Command{"sweep",
@@ -103,15 +114,17 @@ constexpr std::array kCommands = {
             "when does what happen? a trace for Perfetto (ui.perfetto.dev) or Chrome",
             "STUDY.yaml",
             Writes::file,
-            "  trireme trace reports/ulysses-vs-megatron/study.yaml --plan hybrid -o hybrid.json\n",
-            add_plan,
+            "  trireme trace reports/ulysses-vs-megatron/study.yaml --plan hybrid -o hybrid.json\n"
+            "  trireme trace study.yaml --plan hybrid -o hybrid.json.gz\n",
+            add_trace,
             run_trace},
     Command{"report",
             "show my team: report.md and table.csv of a study",
             "STUDY.yaml",
             Writes::folder,
-            "  trireme report reports/ulysses-vs-megatron/study.yaml -o build/report\n",
-            nullptr,
+            "  trireme report reports/ulysses-vs-megatron/study.yaml -o build/report\n"
+            "  trireme report study.yaml --engine both -o report\n",
+            add_engine,
             run_report},
     Command{"legal",
             "which degrees does my framework allow for this model and number of GPUs?",

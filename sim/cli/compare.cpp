@@ -18,23 +18,17 @@ ExitCode run_compare(const Invocation& call) {
                      call.argument));
   }
   const std::string plan = call.text("plan");
-  ledger::StudyResult result =
-      study::compare(plan.empty() ? file.base() : study::only(file.base(), plan), engine_of(call));
+  ledger::StudyResult result = study::compare(
+      plan.empty() ? file.base() : study::only(file.base(), plan), engine_of(call, file));
   if (const auto law = law_of(call)) {
     study::apply_law(*law, result);
   }
   note_result(result);
-  switch (call.format) {
-    case Format::json:
-      write_result(call, report::to_json(result, "compare"));
-      break;
-    case Format::csv:
-      write_result(call, report::to_csv(result));
-      break;
-    case Format::table:
-      write_result(call, report::to_terminal(report::results_table(result.rows), call.color));
-      break;
-  }
+  write_result_as(
+      call,
+      [&] { return report::to_json(result, "compare"); },
+      [&] { return report::to_csv(result); },
+      [&] { return report::to_terminal(result, call.color); });
   return exit_code_of(result);
 }
 

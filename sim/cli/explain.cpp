@@ -54,20 +54,17 @@ ExitCode run_explain(const Invocation& call) {
   const config::PlanSpec& plan = chosen_plan(file.base(), call.text("plan"));
   const ledger::Explanation explanation = study::explain(file.base(), plan, shape);
   note(fmt::format("seconds by profile {}; accuracy band: none yet", explanation.profile));
+  for (const std::string& said : report::what_if_sentences({explanation.result})) {
+    note(said);
+  }
   for (const std::string& remark : report::remarks({explanation.result})) {
     note(remark);
   }
-  switch (call.format) {
-    case Format::json:
-      write_result(call, report::to_json(explanation));
-      break;
-    case Format::csv:
-      write_result(call, report::to_csv(explanation));
-      break;
-    case Format::table:
-      write_result(call, report::to_terminal(explanation, call.color));
-      break;
-  }
+  write_result_as(
+      call,
+      [&] { return report::to_json(explanation); },
+      [&] { return report::to_csv(explanation); },
+      [&] { return report::to_terminal(explanation, call.color); });
   return explanation.result.numbers ? ExitCode::done : ExitCode::infeasible;
 }
 

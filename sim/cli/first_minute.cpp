@@ -52,17 +52,11 @@ ExitCode run_first_minute(const Invocation& call) {
   const auto source = std::make_shared<const config::SourceText>("first-minute.yaml", kStudy);
   const config::StudyFile file = config::StudyFile::parse(source, call.data);
   const ledger::StudyResult result = study::compare(file.base());
-  switch (call.format) {
-    case Format::json:
-      write_result(call, report::to_json(result, "compare"));
-      break;
-    case Format::csv:
-      write_result(call, report::to_csv(result));
-      break;
-    case Format::table:
-      write_result(call, text_for_people(result, call.color));
-      break;
-  }
+  write_result_as(
+      call,
+      [&] { return report::to_json(result, "compare"); },
+      [&] { return report::to_csv(result); },
+      [&] { return text_for_people(result, call.color); });
   return ExitCode::done;
 }
 

@@ -18,17 +18,11 @@ namespace trireme::cli {
 
 /// Writes the listing in the call's format.
 inline ExitCode write_listing(const Invocation& call, const report::Listing& listing) {
-  switch (call.format) {
-    case Format::json:
-      write_result(call, report::to_json(listing));
-      break;
-    case Format::csv:
-      write_result(call, report::to_csv(listing));
-      break;
-    case Format::table:
-      write_result(call, report::to_terminal(listing, call.color));
-      break;
-  }
+  write_result_as(
+      call,
+      [&] { return report::to_json(listing); },
+      [&] { return report::to_csv(listing); },
+      [&] { return report::to_terminal(listing, call.color); });
   return ExitCode::done;
 }
 

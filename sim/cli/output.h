@@ -13,6 +13,22 @@ namespace trireme::cli {
 /// with the system's reason when that fails, a closed pipe included.
 void write_result(const Invocation& call, std::string_view text);
 
+/// Writes what the function of the call's format returns: of --json, of --csv, or of a table.
+template <class ToJson, class ToCsv, class ToTable>
+void write_result_as(const Invocation& call, ToJson to_json, ToCsv to_csv, ToTable to_table) {
+  switch (call.format) {
+    case Format::json:
+      write_result(call, to_json());
+      break;
+    case Format::csv:
+      write_result(call, to_csv());
+      break;
+    case Format::table:
+      write_result(call, to_table());
+      break;
+  }
+}
+
 /// Words on stderr, as they are. Those that cannot be written there, as it is closed or full, are
 /// lost: they must not cost the result.
 void say(std::string_view text);

@@ -37,6 +37,44 @@ fs::path draft_of(const fs::path& path) {
   return fs::path(path) += ".draft";
 }
 
+/// What stood where `path` is to be written, until all files are.
+fs::path previous_of(const fs::path& path) {
+  return fs::path(path) += ".previous";
+}
+
+/// Puts the drafts in place. When one cannot be, those before it are taken back and what they
+/// replaced is as it was. Throws std::filesystem::filesystem_error.
+void rename_all_or_none(std::span<const NamedText> files) {
+  std::size_t placed = 0;
+  std::size_t set_aside = 0;
+  try {
+    for (; set_aside < files.size(); ++set_aside) {
+      const fs::path& path = files[set_aside].path;
+      if (fs::exists(path)) {
+        fs::rename(path, previous_of(path));
+      }
+    }
+    for (; placed < files.size(); ++placed) {
+      fs::rename(draft_of(files[placed].path), files[placed].path);
+    }
+  } catch (const fs::filesystem_error&) {
+    std::error_code ignored;
+    for (std::size_t i = 0; i < placed; ++i) {
+      fs::remove(files[i].path, ignored);
+    }
+    for (std::size_t i = 0; i < set_aside; ++i) {
+      if (fs::exists(previous_of(files[i].path), ignored)) {
+        fs::rename(previous_of(files[i].path), files[i].path, ignored);
+      }
+    }
+    throw;
+  }
+  for (const NamedText& file : files) {
+    std::error_code ignored;
+    fs::remove(previous_of(file.path), ignored);
+  }
+}
+
 /// Writes all files or none: first drafts beside them, then renames. Throws Error (command line).
 void write_all_or_none(std::span<const NamedText> files) {
   const auto remove_drafts = [&] {
@@ -55,9 +93,7 @@ void write_all_or_none(std::span<const NamedText> files) {
       }
       write_file_atomically(draft_of(file.path), file.text);
     }
-    for (const NamedText& file : files) {
-      fs::rename(draft_of(file.path), file.path);
-    }
+    rename_all_or_none(files);
   } catch (const fs::filesystem_error& failure) {
     remove_drafts();
     throw Error(ErrorKind::command_line,
@@ -114,7 +150,8 @@ ExitCode run_report(const Invocation& call) {
                 "add -o DIR");
   }
   const config::StudyFile file = read_study_of(call);
-  const ledger::StudyResult result = study::sweep(file, "", [](std::size_t, std::size_t) {});
+  const ledger::StudyResult result = study::sweep(
+      file, "", [](std::size_t, std::size_t) {}, engine_of(call, file));
   note_result(result);
   std::error_code failed;
   fs::create_directories(*call.output, failed);

@@ -15,6 +15,7 @@
 #include "sim/core/printable.h"
 #include "sim/report/study_tables.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/what_if.h"
 
 namespace trireme::cli {
 
@@ -66,8 +67,14 @@ const config::PlanSpec& chosen_plan(const config::StudySpec& study, const std::s
   refuse("the study has several plans and no --plan is given", hint_near("", names));
 }
 
-ledger::Engine engine_of(const Invocation& call) {
+ledger::Engine engine_of(const Invocation& call, const config::StudyFile& file) {
+  const ledger::Engine needed = study::default_engine(file);
   const std::string word = call.text("engine");
+  if (word == name(ledger::Engine::analytic) && needed == ledger::Engine::event) {
+    refuse(
+        "--engine: the analytic engine has no slow ranks and no jitter, which the study asks for",
+        "leave the option out, or try '--engine both'");
+  }
   std::vector<std::string> known;
   for (std::size_t i = 0; i < ledger::kEngineNames.size(); ++i) {
     if (word == ledger::kEngineNames[i]) {
@@ -78,7 +85,7 @@ ledger::Engine engine_of(const Invocation& call) {
   if (!word.empty()) {
     refuse(fmt::format("--engine: {} is not known", in_quotes(word)), hint_near(word, known));
   }
-  return ledger::Engine::analytic;
+  return needed;
 }
 
 std::optional<config::LawSpec> law_of(const Invocation& call) {
@@ -92,9 +99,14 @@ std::optional<config::LawSpec> law_of(const Invocation& call) {
 }
 
 void note_result(const ledger::StudyResult& result) {
-  note(fmt::format("seconds by profile {}, {} engine; accuracy band: none yet",
+  note(fmt::format("seconds by profile {}, {}; accuracy band: none yet",
                    result.profile,
-                   name(result.engine)));
+                   result.engine == ledger::Engine::both
+                       ? "both engines"
+                       : fmt::format("{} engine", name(result.engine))));
+  for (const std::string& said : report::what_if_sentences(result.rows)) {
+    note(said);
+  }
   if (!result.law.empty()) {
     note(
         fmt::format("law {}: a regression over measured steps; it holds for their model, machine "
@@ -105,7 +117,8 @@ void note_result(const ledger::StudyResult& result) {
     note(remark);
   }
   for (const ledger::FailedRequirement& failed : result.failed) {
-    note(fmt::format("{} ({}): {}", failed.plan, report::point_text(failed.point), failed.message));
+    note(fmt::format(
+        "{} ({}): {}", failed.plan, report::point_text(failed.point), report::sentence(failed)));
   }
 }
 

@@ -24,8 +24,9 @@ namespace trireme::cli {
 [[nodiscard]] const config::PlanSpec& chosen_plan(const config::StudySpec& study,
                                                   const std::string& name);
 
-/// The reader of seconds that --engine names; the analytic one without it.
-[[nodiscard]] ledger::Engine engine_of(const Invocation& call);
+/// The reader of seconds that --engine names; without it the one that the study needs. Throws Error
+/// (command line) at one that has not what the study asks.
+[[nodiscard]] ledger::Engine engine_of(const Invocation& call, const config::StudyFile& file);
 
 /// The law of step times that --law names, a file or a built-in one; empty without it.
 [[nodiscard]] std::optional<config::LawSpec> law_of(const Invocation& call);

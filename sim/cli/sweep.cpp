@@ -49,14 +49,6 @@ class Progress {
   std::chrono::steady_clock::time_point last_shown_ = start_;
 };
 
-std::string table_text(const ledger::StudyResult& result, bool color) {
-  std::string text = report::to_terminal(report::results_table(result.rows), color);
-  for (const std::string& sentence : report::trend_sentences(result)) {
-    text += sentence + '\n';
-  }
-  return text;
-}
-
 }  // namespace
 
 ExitCode run_sweep(const Invocation& call) {
@@ -64,22 +56,17 @@ ExitCode run_sweep(const Invocation& call) {
   if (file.points().empty()) {
     note("the study has no sweep: its base point is evaluated");
   }
-  ledger::StudyResult result = study::sweep(file, call.text("plan"), Progress(), engine_of(call));
+  ledger::StudyResult result =
+      study::sweep(file, call.text("plan"), Progress(), engine_of(call, file));
   if (const auto law = law_of(call)) {
     study::apply_law(*law, result);
   }
   note_result(result);
-  switch (call.format) {
-    case Format::json:
-      write_result(call, report::to_json(result, "sweep"));
-      break;
-    case Format::csv:
-      write_result(call, report::to_csv(result));
-      break;
-    case Format::table:
-      write_result(call, table_text(result, call.color));
-      break;
-  }
+  write_result_as(
+      call,
+      [&] { return report::to_json(result, "sweep"); },
+      [&] { return report::to_csv(result); },
+      [&] { return report::to_terminal(result, call.color); });
   return exit_code_of(result);
 }
 

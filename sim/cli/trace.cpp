@@ -1,10 +1,13 @@
 #include "sim/report/trace.h"
 
+#include <string>
+
 #include <fmt/format.h>
 
 #include "sim/cli/commands.h"
 #include "sim/cli/output.h"
 #include "sim/cli/study_call.h"
+#include "sim/report/gzip.h"
 #include "sim/study/timeline.h"
 
 namespace trireme::cli {
@@ -17,7 +20,13 @@ ExitCode run_trace(const Invocation& call) {
     note(fmt::format("plan '{}' has no timeline: {}", plan.name, timeline.reason));
     return ExitCode::infeasible;
   }
-  write_result(call, report::to_trace(timeline));
+  for (const std::string& said : timeline.what_if) {
+    note("what if: " + said);
+  }
+  const std::string trace = report::to_trace(timeline);
+  const bool compressed =
+      call.values["gzip"].as<bool>() || (call.output && call.output->extension() == ".gz");
+  write_result(call, compressed ? report::gzip(trace) : trace);
   return ExitCode::done;
 }
 

@@ -49,17 +49,11 @@ void write_verification(const Invocation& call, const ledger::VerificationResult
       note(message);
     }
   }
-  switch (call.format) {
-    case Format::json:
-      write_result(call, report::to_json(result, is_set(call, "time")));
-      break;
-    case Format::csv:
-      write_result(call, report::to_csv(result));
-      break;
-    case Format::table:
-      write_result(call, table_text(call, result));
-      break;
-  }
+  write_result_as(
+      call,
+      [&] { return report::to_json(result, is_set(call, "time")); },
+      [&] { return report::to_csv(result); },
+      [&] { return table_text(call, result); });
 }
 
 ExitCode exit_code_of(const ledger::VerificationResult& result) {

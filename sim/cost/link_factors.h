@@ -33,11 +33,12 @@ inline void scale(std::optional<NodeCollectiveCosts>& costs, double factor) {
 /// line rate, which is the cluster's, so here only what was measured of them as a rate.
 ///
 /// EQ scaled-link: beta' = f beta, c' = c / sqrt(f)
-///   f         a factor of LinkFactors                                          [1]
-///   beta      link_rate, rate, nvlink_rate: of a link                          [bytes/second]
-///   c         ramp_per_root_megabyte: fill of a pipeline, in the best of chunks
-///             2 sqrt(h a V / beta) over h hops of latency a        [seconds/sqrt(megabyte)]
-///   beta', c' results
+///   f      a factor of LinkFactors                                         [1]
+///   beta   link_rate, rate, nvlink_rate: of a link                         [bytes/second]
+///   c      ramp_per_root_megabyte: fill of a pipeline, in the best of chunks
+///          2 sqrt(h a V / beta) over h hops of latency a            [seconds/sqrt(megabyte)]
+///   beta'  result                                                          [bytes/second]
+///   c'     result                                                   [seconds/sqrt(megabyte)]
 /// Source: derived: V bytes in chunks of m over h hops take (V / m + h) (a + m / beta), which is
 ///   least at m = sqrt(a beta V / h)
 /// Valid:  latencies, channels, copies on a GPU and tables of residuals stay as they were measured

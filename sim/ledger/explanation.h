@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/core/vocabulary.h"
+#include "sim/ledger/critical_path.h"
 #include "sim/ledger/ledger.h"
 #include "sim/ledger/result.h"
 #include "sim/units/units.h"
@@ -81,7 +82,8 @@ struct OwnerChange {
 struct Explanation {
   std::string study;
   std::string profile;
-  PlanResult result;
+  PlanResult result;  // seconds by both engines, where each has what is asked
+  std::optional<CriticalPath> critical_path;
   std::vector<Term> terms;
   std::vector<MemoryEntry> memory;  // at the worst instant, largest first
   std::vector<ShapeStep> shapes;

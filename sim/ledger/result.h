@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/core/vocabulary.h"
+#include "sim/ledger/critical_path.h"
 #include "sim/ledger/ledger.h"
 #include "sim/units/units.h"
 
@@ -41,9 +42,9 @@ struct PointValue {
   std::variant<std::int64_t, double, std::string> value;
 };
 
-/// Which reader's seconds a result holds.
-enum class Engine : std::uint8_t { analytic, event };
-inline constexpr std::array<std::string_view, 2> kEngineNames = {"analytic", "event"};
+/// Which reader's seconds a result holds: of both, its step is that of the event engine.
+enum class Engine : std::uint8_t { analytic, event, both };
+inline constexpr std::array<std::string_view, 3> kEngineNames = {"analytic", "event", "both"};
 
 constexpr std::string_view name(Engine value) {
   return name_in(kEngineNames, value);
@@ -58,6 +59,14 @@ struct StepResult {
   double hfu = 0;
   double exposed_fraction = 0;  // of the step, in which computing waits for communication
   Bound bound_by = Bound::attention;
+  bool exposed_is_split = false;                 // by collective, which only the event engine does
+  std::optional<StepDistribution> distribution;  // where kernels scatter
+};
+
+/// What each reader that was asked says of a step; empty too where it does not know.
+struct ReaderSteps {
+  std::optional<TimeLedger> analytic;
+  std::optional<TimeLedger> event;
 };
 
 /// What a legal plan sends, holds, computes and takes.
@@ -66,6 +75,7 @@ struct PlanNumbers {
   MemoryLedger memory;
   FlopLedger flops;
   std::optional<StepResult> step;  // empty when the profile does not know a kernel's seconds
+  ReaderSteps by_reader;
 };
 
 /// One plan at one point: a row of every table.
@@ -73,7 +83,8 @@ struct PlanResult {
   std::string plan;
   std::vector<PointValue> point;
   Verdict verdict = Verdict::illegal;
-  std::vector<std::string> reasons;
+  std::vector<std::string> reasons;  // besides the verdict on memory, which follows from numbers
+  std::vector<std::string> what_if;  // is otherwise than cluster and plan are, one sentence each
   std::string rank_class;
   Bytes capacity;                      // of one GPU
   std::optional<PlanNumbers> numbers;  // empty for an illegal plan
@@ -96,11 +107,15 @@ struct MemoryWall {
   PointValue first_that_does_not;
 };
 
-/// A requirement of the study that does not hold.
+/// A requirement of the study that does not hold: that the plan fits, or does not; or else that
+/// less than a part of its step is exposed communication.
 struct FailedRequirement {
   std::string plan;
   std::vector<PointValue> point;
-  std::string message;
+  std::optional<bool> fits;
+  Verdict verdict = Verdict::illegal;  // of the plan
+  double exposed_below = 0;
+  std::optional<double> exposed_fraction;  // of the plan; empty when it is not known
 };
 
 struct StudyResult {

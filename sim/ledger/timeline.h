@@ -37,15 +37,24 @@ struct TimelineWait {
   std::size_t waiting = 0;
 };
 
+/// A collective that started when its last rank had come to it: the slice of that rank, and that of
+/// another which had to wait for it. Places in Timeline::slices.
+struct TimelineMeeting {
+  std::size_t last = 0;
+  std::size_t waiting = 0;
+};
+
 struct Timeline {
   std::string study;
   std::string plan;
+  std::vector<std::string> what_if;   // is otherwise than cluster and plan are
   Tokens sequence;                    // of the workload
   std::int64_t ranks = 1;             // of the plan; those drawn stand for all
   std::vector<std::string> streams;   // names, the compute stream first
   std::vector<std::int64_t> drawn;    // ranks, ascending
   std::vector<TimelineSlice> slices;  // by start
   std::vector<TimelineWait> waits;
+  std::vector<TimelineMeeting> meetings;
   Seconds step;
   std::int64_t layers = 0;
   CriticalPath critical_path;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/report/gantt.h"
 #include "sim/report/numbers.h"
 #include "sim/report/study_tables.h"
 
@@ -144,6 +145,42 @@ Table owner_table(const OwnerGrid& grid) {
   return table;
 }
 
+/// Which collectives fill the streams, and for which of them computing waits.
+Table collectives_table(const ledger::TimeLedger& time) {
+  Table table;
+  table.columns = {{"collective", Align::left},
+                   {"in flight", Align::right},
+                   {"computing waits", Align::right},
+                   {"of the step", Align::right}};
+  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
+    if (time.busy_by_collective[i] > Seconds(0)) {
+      table.add({std::string(kCollectiveNames[i]),
+                 human(time.busy_by_collective[i]),
+                 human(time.exposed_by_collective[i]),
+                 percent(ratio(time.exposed_by_collective[i], time.step))});
+    }
+  }
+  return table;
+}
+
+/// Where the step's time goes, by the event engine.
+std::string step_text(const Explanation& explanation, bool color) {
+  std::string text;
+  const ledger::TimeLedger& time = explanation.result.numbers->step->time;
+  const Table collectives = collectives_table(time);
+  if (!collectives.rows.empty()) {
+    text += fmt::format("\nCommunication in the step, by the event engine\n\n{}",
+                        to_terminal(collectives, color));
+  }
+  if (explanation.critical_path) {
+    text += "\nWhat would shorten the step: its critical path\n\n";
+    for (const std::string& sentence : critical_sentences(*explanation.critical_path)) {
+      text += sentence + '\n';
+    }
+  }
+  return text;
+}
+
 std::string grid_text(std::string_view when, const OwnerGrid& grid, bool color) {
   return fmt::format("{}: {} {}{}\n{}\n",
                      when,
@@ -157,6 +194,9 @@ std::string grid_text(std::string_view when, const OwnerGrid& grid, bool color) 
 
 std::string to_terminal(const Explanation& explanation, bool color) {
   std::string text = to_terminal(results_table({explanation.result}), color);
+  for (const std::string& said : what_if_sentences({explanation.result})) {
+    text += said + '\n';
+  }
   if (!explanation.result.numbers) {
     return text;
   }
@@ -170,6 +210,9 @@ std::string to_terminal(const Explanation& explanation, bool color) {
     if (!table.rows.empty()) {
       text += fmt::format("\n{}\n\n{}", title, to_terminal(table, color));
     }
+  }
+  if (explanation.result.numbers->step) {
+    text += step_text(explanation, color);
   }
   text += fmt::format("\nMemory at the worst instant: {}\n\n{}",
                       explanation.result.numbers->memory.instant,

@@ -249,6 +249,10 @@ class Chart {
                                       timeline_.drawn.size(),
                                       timeline_.drawn.empty() ? 0 : timeline_.drawn.front())));
     y_ = kHeadHeight;
+    for (const std::string& said : timeline_.what_if) {
+      body_ += text_at(kRight, y_, "fill=\"#444444\"", "what if: " + said);
+      y_ += kLineHeight;
+    }
   }
 
   void legend() {

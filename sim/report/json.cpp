@@ -8,6 +8,7 @@
 
 #include "sim/report/csv.h"
 #include "sim/report/numbers.h"
+#include "sim/report/study_tables.h"
 
 namespace trireme::report {
 
@@ -62,6 +63,40 @@ Json by_name(const std::array<std::string_view, N>& names, const std::array<Byte
         amounts == nullptr ? Json(nullptr) : Json((*amounts)[i].value());
   }
   return object;
+}
+
+/// Seconds that computing waits for each collective; null where that is not known.
+Json exposed_by_collective(const ledger::StepResult* step) {
+  Json object;
+  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
+    object[std::string(kCollectiveNames[i])] =
+        step != nullptr && step->exposed_is_split
+            ? number(step->time.exposed_by_collective[i].value())
+            : Json(nullptr);
+  }
+  return object;
+}
+
+Json reader_object(const std::optional<ledger::TimeLedger>* time) {
+  const bool known = time != nullptr && time->has_value();
+  return {{"step_time_seconds", known ? number((*time)->step.value()) : Json(nullptr)},
+          {"exposed_communication_seconds",
+           known ? number((*time)->exposed_communication.value()) : Json(nullptr)}};
+}
+
+/// Quantiles of the step over the runs of a jitter; null without one.
+Json distribution_object(const ledger::StepResult* step) {
+  const ledger::StepDistribution* found =
+      step != nullptr && step->distribution ? &*step->distribution : nullptr;
+  const auto seconds = [&](Seconds ledger::StepDistribution::*which) {
+    return found == nullptr ? Json(nullptr) : number((found->*which).value());
+  };
+  return {{"runs", found == nullptr ? Json(nullptr) : Json(found->steps.size())},
+          {"mean", seconds(&ledger::StepDistribution::mean)},
+          {"p05", seconds(&ledger::StepDistribution::quantile_05)},
+          {"p50", seconds(&ledger::StepDistribution::median)},
+          {"p95", seconds(&ledger::StepDistribution::quantile_95)},
+          {"longest", seconds(&ledger::StepDistribution::longest)}};
 }
 
 template <std::size_t N>
@@ -138,7 +173,8 @@ Json row_object(const PlanResult& row, bool with_law = false) {
   object["plan"] = row.plan;
   object["point"] = point_object(row.point);
   object["verdict"] = name(row.verdict);
-  object["reasons"] = row.reasons;
+  object["reasons"] = reasons_of(row);
+  object["what_if"] = row.what_if;
   object["rank_class"] = numbers == nullptr ? Json(nullptr) : Json(row.rank_class);
   object["sent_bytes_per_rank"] = sent_bytes(numbers == nullptr ? nullptr : &numbers->bytes);
   object["peak_memory_bytes"] = peak_memory(numbers == nullptr ? nullptr : &numbers->memory);
@@ -150,6 +186,15 @@ Json row_object(const PlanResult& row, bool with_law = false) {
   }
   object["exposed_communication_seconds"] =
       of_step([](const auto& s) { return s.time.exposed_communication.value(); });
+  object["exposed_seconds_by_collective"] = exposed_by_collective(step);
+  object["exposed_host_copy_seconds"] =
+      of_step([](const auto& s) { return s.time.exposed_host_copy.value(); });
+  object["exposed_launch_seconds"] =
+      of_step([](const auto& s) { return s.time.exposed_launch.value(); });
+  object["step_time_distribution"] = distribution_object(step);
+  object["by_engine"] = {
+      {"analytic", reader_object(numbers == nullptr ? nullptr : &numbers->by_reader.analytic)},
+      {"event", reader_object(numbers == nullptr ? nullptr : &numbers->by_reader.event)}};
   object["tokens_per_second_per_gpu"] =
       of_step([](const auto& s) { return s.tokens_per_second_per_gpu; });
   object["mfu"] = of_step([](const auto& s) { return s.mfu; });
@@ -231,6 +276,27 @@ Json term_object(const ledger::Term& term) {
   return object;
 }
 
+Json critical_path_object(const std::optional<ledger::CriticalPath>& path) {
+  if (!path) {
+    return nullptr;
+  }
+  const auto seconds_or_null = [](const std::optional<Seconds>& time) {
+    return time ? number(time->value()) : Json(nullptr);
+  };
+  Json terms = Json::array();
+  for (const ledger::CriticalTerm& term : path->terms) {
+    terms.push_back({{"work", name(term.work)},
+                     {"component", term.component ? Json(name(*term.component)) : Json(nullptr)},
+                     {"operations", term.executions},
+                     {"seconds", number(term.on_path.value())},
+                     {"step_seconds_at_half", seconds_or_null(term.step_at_half)},
+                     {"step_seconds_without", seconds_or_null(term.step_without)}});
+  }
+  return {{"step_seconds", number(path->step.value())},
+          {"launch_seconds", number(path->launch.value())},
+          {"terms", std::move(terms)}};
+}
+
 Json grid_object(const ledger::OwnerGrid& grid) {
   return {{"tensor", grid.tensor},
           {"shape", grid.symbols},
@@ -259,7 +325,7 @@ std::string to_json(const ledger::StudyResult& result, std::string_view command)
   for (const ledger::FailedRequirement& failed : result.failed) {
     document["failed_requirements"].push_back({{"plan", failed.plan},
                                                {"point", point_object(failed.point)},
-                                               {"message", failed.message}});
+                                               {"message", sentence(failed)}});
   }
   if (command == "sweep") {
     document["crossovers"] = trends_of(result);
@@ -297,6 +363,7 @@ std::string to_json(const ledger::Explanation& explanation) {
   document["profile"] = explanation.profile;
   document["plan"] = explanation.result.plan;
   document["row"] = row_object(explanation.result);
+  document["critical_path"] = critical_path_object(explanation.critical_path);
   document["terms"] = Json::array();
   for (const ledger::Term& term : explanation.terms) {
     document["terms"].push_back(term_object(term));

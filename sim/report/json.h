@@ -12,6 +12,9 @@
 
 namespace trireme::report {
 
+/// The seconds of a step are those of the engine that the document names; of both, the event
+/// engine's, and `by_engine` has each.
+///
 /// {"schema_version": 1, "command": ..., "study": ..., "profile": ..., "rows": [...]}, with the
 /// failed requirements, and for a sweep its crossovers and memory walls.
 [[nodiscard]] std::string to_json(const ledger::StudyResult& result, std::string_view command);

@@ -29,6 +29,19 @@ std::string three_digits(double value) {
   return text;
 }
 
+template <class Digits>
+std::string in_unit(Seconds time, Digits digits) {
+  const double seconds = time.value();
+  const double size = std::fabs(seconds);
+  if (size == 0 || size >= 0.9995) {
+    return fmt::format("{} s", digits(seconds));
+  }
+  if (size >= 0.9995e-3) {
+    return fmt::format("{} ms", digits(seconds * 1e3));
+  }
+  return fmt::format("{} us", digits(seconds * 1e6));
+}
+
 }  // namespace
 
 double nine_digits(double value) {
@@ -55,15 +68,11 @@ std::string human(Bytes amount) {
 }
 
 std::string human(Seconds time) {
-  const double seconds = time.value();
-  const double size = std::fabs(seconds);
-  if (size == 0 || size >= 0.9995) {
-    return fmt::format("{} s", three_digits(seconds));
-  }
-  if (size >= 0.9995e-3) {
-    return fmt::format("{} ms", three_digits(seconds * 1e3));
-  }
-  return fmt::format("{} us", three_digits(seconds * 1e6));
+  return in_unit(time, three_digits);
+}
+
+std::string fine(Seconds time) {
+  return in_unit(time, [](double value) { return fmt::format("{:.5g}", value); });
 }
 
 std::string human(Elements count) {

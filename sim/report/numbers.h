@@ -24,6 +24,9 @@ namespace trireme::report {
 /// "11.3 s", "845 ms", "12.5 us".
 [[nodiscard]] std::string human(Seconds time);
 
+/// The same with five significant digits, for seconds that differ little: "845.12 ms".
+[[nodiscard]] std::string fine(Seconds time);
+
 /// "8.03 billion", "351 million".
 [[nodiscard]] std::string human(Elements count);
 

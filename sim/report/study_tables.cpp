@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -31,6 +32,40 @@ const StepResult* step_of(const PlanResult& row) {
 
 bool runs(const PlanResult& row) {
   return row.verdict == Verdict::fits && step_of(row) != nullptr;
+}
+
+/// "needs 93.10 GiB of 79.20 GiB (backward, ...); the largest items are ..."
+std::string too_large(const ledger::MemoryLedger& memory, Bytes capacity) {
+  constexpr std::size_t kItemsNamed = 3;
+  std::array<std::size_t, kMemoryItemNames.size()> order{};
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return memory.by_item[a] > memory.by_item[b];
+  });
+  std::string largest;
+  for (std::size_t i = 0; i < kItemsNamed; ++i) {
+    largest += fmt::format("{}{} {} GiB",
+                           i == 0 ? "" : ", ",
+                           kMemoryItemNames[order[i]],
+                           gibibytes(memory.by_item[order[i]]));
+  }
+  return fmt::format("needs {} GiB of {} GiB ({}); the largest items are {}",
+                     gibibytes(memory.allocated),
+                     gibibytes(capacity),
+                     memory.instant,
+                     largest);
+}
+
+std::string_view verdict_in_words(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return "it fits";
+    case Verdict::does_not_fit:
+      return "it does not fit";
+    case Verdict::illegal:
+      return "it is illegal";
+  }
+  return "";
 }
 
 /// Places in a point of the keys that vary over the rows. Rows of other keys than the first row's
@@ -122,20 +157,104 @@ std::string link_title(LinkClass link) {
   return "";
 }
 
-void add_numbers(const PlanResult& row,
-                 const std::vector<LinkClass>& links,
-                 std::vector<std::string>& cells) {
+/// The columns of seconds that some row fills.
+struct TimeColumns {
+  bool both_engines = false;
+  bool quantiles = false;
+  bool exposed = false;  // by collective
+  bool law = false;
+};
+
+TimeColumns time_columns(const std::vector<PlanResult>& rows) {
+  TimeColumns columns;
+  for (const PlanResult& row : rows) {
+    const StepResult* step = step_of(row);
+    columns.law = columns.law || row.law.has_value();
+    if (step != nullptr) {
+      columns.both_engines =
+          columns.both_engines || (row.numbers->by_reader.analytic && row.numbers->by_reader.event);
+      columns.quantiles = columns.quantiles || step->distribution.has_value();
+      columns.exposed = columns.exposed || step->exposed_is_split;
+    }
+  }
+  return columns;
+}
+
+void add_titles(const TimeColumns& there, Table& table) {
+  if (there.both_engines) {
+    table.columns.push_back({"analytic step", Align::right});
+  }
+  table.columns.push_back({there.both_engines ? "event step" : "step", Align::right});
+  if (there.quantiles) {
+    table.columns.insert(table.columns.end(),
+                         {{"p05", Align::right}, {"p50", Align::right}, {"p95", Align::right}});
+  }
+  table.columns.insert(table.columns.end(),
+                       {{"tokens/s/GPU", Align::right}, {"MFU", Align::right}});
+  if (there.exposed) {
+    table.columns.push_back({"exposed communication", Align::left});
+  }
+  table.columns.push_back({"bound by", Align::left});
+  if (there.law) {
+    table.columns.push_back({"law", Align::right});
+  }
+}
+
+/// "98.7 ms, most of it all to all", or of one collective alone "98.7 ms of all to all".
+std::string exposed_text(const ledger::TimeLedger& time) {
+  const auto& split = time.exposed_by_collective;
+  const auto largest = std::max_element(split.begin(), split.end());
+  if (*largest <= Seconds(0)) {
+    return human(time.exposed_communication);
+  }
+  const auto several = std::count_if(
+      split.begin(), split.end(), [](Seconds seconds) { return seconds > Seconds(0); });
+  return fmt::format("{}{}{}",
+                     human(time.exposed_communication),
+                     several > 1 ? ", most of it " : " of ",
+                     words(kCollectiveNames[static_cast<std::size_t>(largest - split.begin())]));
+}
+
+void add_seconds(const PlanResult& row, const TimeColumns& there, std::vector<std::string>& cells) {
+  const StepResult* step = step_of(row);
+  const auto of_step = [&](auto text_of) {
+    cells.push_back(step == nullptr ? std::string(kUnknown) : text_of(*step));
+  };
+  if (there.both_engines) {
+    const bool known = row.numbers && row.numbers->by_reader.analytic;
+    cells.push_back(known ? human(row.numbers->by_reader.analytic->step) : kUnknown);
+  }
+  of_step([](const StepResult& s) { return human(s.time.step); });
+  if (there.quantiles) {
+    const auto quantile = [&](Seconds ledger::StepDistribution::*which) {
+      of_step([&](const StepResult& s) {
+        return s.distribution ? fine((*s.distribution).*which) : std::string(kUnknown);
+      });
+    };
+    quantile(&ledger::StepDistribution::quantile_05);
+    quantile(&ledger::StepDistribution::median);
+    quantile(&ledger::StepDistribution::quantile_95);
+  }
+  of_step([](const StepResult& s) { return with_thousands(s.tokens_per_second_per_gpu); });
+  of_step([](const StepResult& s) { return percent(s.mfu); });
+  if (there.exposed) {
+    of_step([](const StepResult& s) { return exposed_text(s.time); });
+  }
+  of_step([](const StepResult& s) { return words(name(s.bound_by)); });
+  if (there.law) {
+    cells.push_back(row.law ? human(*row.law) : kUnknown);
+  }
+}
+
+void add_sizes(const PlanResult& row,
+               const std::vector<LinkClass>& links,
+               std::vector<std::string>& cells) {
   cells.push_back(row.numbers ? gibibytes(row.numbers->memory.allocated) : kUnknown);
   cells.push_back(gibibytes(row.capacity));
   cells.push_back(row.numbers ? gibibytes(row.numbers->bytes.sent) : kUnknown);
   for (const LinkClass link : links) {
     cells.push_back(row.numbers ? gibibytes(sent_over(row, link)) : kUnknown);
   }
-  const StepResult* step = step_of(row);
-  cells.push_back(step == nullptr ? kUnknown : human(step->time.step));
-  cells.push_back(step == nullptr ? kUnknown : with_thousands(step->tokens_per_second_per_gpu));
-  cells.push_back(step == nullptr ? kUnknown : percent(step->mfu));
-  cells.push_back(step == nullptr ? kUnknown : words(name(step->bound_by)));
 }
 
 /// The rows of each point, in order.
@@ -263,27 +382,28 @@ Table results_table(const std::vector<PlanResult>& rows) {
   for (const LinkClass link : links) {
     table.columns.push_back({link_title(link), Align::right});
   }
-  table.columns.insert(table.columns.end(),
-                       {{"step", Align::right},
-                        {"tokens/s/GPU", Align::right},
-                        {"MFU", Align::right},
-                        {"bound by", Align::left}});
-  const bool has_law = std::any_of(
-      rows.begin(), rows.end(), [](const PlanResult& row) { return row.law.has_value(); });
-  if (has_law) {
-    table.columns.push_back({"law", Align::right});
-  }
+  const TimeColumns there = time_columns(rows);
+  add_titles(there, table);
   for (const PlanResult& row : rows) {
     std::vector<std::string> cells = point_columns.cells(row);
     cells.push_back(row.plan);
     cells.push_back(words(name(row.verdict)));
-    add_numbers(row, links, cells);
-    if (has_law) {
-      cells.push_back(row.law ? human(*row.law) : kUnknown);
-    }
+    add_sizes(row, links, cells);
+    add_seconds(row, there, cells);
     table.add(std::move(cells));
   }
   return table;
+}
+
+std::string to_terminal(const ledger::StudyResult& result, bool color) {
+  std::string text = to_terminal(results_table(result.rows), color);
+  for (const std::string& said : what_if_sentences(result.rows)) {
+    text += said + '\n';
+  }
+  for (const std::string& said : trend_sentences(result)) {
+    text += said + '\n';
+  }
+  return text;
 }
 
 std::vector<std::string> trend_sentences(const ledger::StudyResult& result) {
@@ -343,6 +463,43 @@ std::string why_the_others_lose(const std::vector<PlanResult>& rows) {
   return fmt::format("{} is the fastest that fits: {}.", winner.plan, text);
 }
 
+std::vector<std::string> reasons_of(const PlanResult& row) {
+  std::vector<std::string> reasons;
+  if (row.numbers && row.verdict == Verdict::fits) {
+    reasons.emplace_back(
+        "allocated memory is within the capacity; reserved memory and what lies outside the "
+        "allocator are not modelled yet");
+  } else if (row.numbers) {
+    reasons.push_back(too_large(row.numbers->memory, row.capacity));
+  }
+  reasons.insert(reasons.end(), row.reasons.begin(), row.reasons.end());
+  return reasons;
+}
+
+std::string sentence(const ledger::FailedRequirement& failed) {
+  if (failed.fits) {
+    return fmt::format("requires fits: {}, but {}", *failed.fits, verdict_in_words(failed.verdict));
+  }
+  return fmt::format("requires exposed_communication < {:.4g} %, but {}",
+                     100 * failed.exposed_below,
+                     failed.exposed_fraction
+                         ? fmt::format("it is {:.4g} %", 100 * *failed.exposed_fraction)
+                         : "that is not known");
+}
+
+std::vector<std::string> what_if_sentences(const std::vector<PlanResult>& rows) {
+  std::vector<std::string> sentences;
+  for (std::size_t i = 0; !rows.empty() && i < rows.front().what_if.size(); ++i) {
+    const std::string& said = rows.front().what_if[i];
+    if (std::all_of(rows.begin(), rows.end(), [&](const PlanResult& row) {
+          return std::find(row.what_if.begin(), row.what_if.end(), said) != row.what_if.end();
+        })) {
+      sentences.push_back("what if: " + said);
+    }
+  }
+  return sentences;
+}
+
 std::vector<std::string> problems(const std::vector<PlanResult>& rows) {
   struct Problem {
     const PlanResult* first;
@@ -355,7 +512,7 @@ std::vector<std::string> problems(const std::vector<PlanResult>& rows) {
     if (runs(row)) {
       continue;
     }
-    for (const std::string& reason : row.reasons) {
+    for (const std::string& reason : reasons_of(row)) {
       const auto known = std::find_if(found.begin(), found.end(), [&](const Problem& problem) {
         return problem.first->plan == row.plan && problem.reason == reason;
       });
@@ -383,7 +540,7 @@ std::vector<std::string> problems(const std::vector<PlanResult>& rows) {
 std::vector<std::string> remarks(const std::vector<PlanResult>& rows) {
   std::vector<std::string> lines;
   for (const PlanResult& row : rows) {
-    for (const std::string& reason : row.reasons) {
+    for (const std::string& reason : reasons_of(row)) {
       if (runs(row) && std::find(lines.begin(), lines.end(), reason) == lines.end()) {
         lines.push_back(reason);
       }
@@ -408,6 +565,7 @@ std::string to_markdown(const ledger::StudyResult& result,
       result.cluster,
       result.profile);
   text += bullets(result.settings);
+  text += bullets(what_if_sentences(result.rows));
   text += "\n## Results\n\n";
   text += "Sent and peak are per rank, of the rank that sends most. MFU counts causal attention\n";
   text += fmt::format("halved. All numbers, unrounded: `{}`.\n\n", table_file);
@@ -450,11 +608,18 @@ std::string to_markdown(const ledger::StudyResult& result,
       bullets({"memory that an allocator reserves beyond what tensors take, and memory outside "
                "the allocator (CUDA context, NCCL buffers, library workspaces)",
                "what a framework holds or computes beyond the closed forms of a plan",
-               "communication hidden behind computing where a framework would hide it, "
-               "contention between streams, stragglers and jitter",
+               "sizes of a framework's buckets: what is hidden is hidden a block at a time",
+               result.engine == ledger::Engine::analytic
+                   ? "contention for links, kernels and collectives that slow each other, slow "
+                     "ranks and jitter: the event engine has them, and `--engine event` its seconds"
+                   : "traffic of other jobs on the same links",
                "host time beyond the launch of each kernel"});
   text += "\n## How to reproduce\n\n";
-  text += fmt::format("```\ntrireme report {} -o DIR\n```\n", file_name(result.file));
+  text += fmt::format("```\ntrireme report {}{} -o DIR\n```\n",
+                      file_name(result.file),
+                      result.engine == ledger::Engine::analytic
+                          ? ""
+                          : fmt::format(" --engine {}", name(result.engine)));
   return text;
 }
 

@@ -14,6 +14,9 @@ namespace trireme::report {
 /// keys, the whole point does.
 [[nodiscard]] Table results_table(const std::vector<ledger::PlanResult>& rows);
 
+/// The table, what is otherwise in all rows, and what a sweep shows as a whole.
+[[nodiscard]] std::string to_terminal(const ledger::StudyResult& result, bool color);
+
 /// "workload.sequence 64K, cluster.nodes 2" of a point.
 [[nodiscard]] std::string point_text(const std::vector<ledger::PointValue>& point);
 
@@ -27,6 +30,17 @@ namespace trireme::report {
 /// "plan (point), verdict: reason" of every row that does not fit, is illegal or has unknown
 /// seconds; the points of one plan with the same reason in one line.
 [[nodiscard]] std::vector<std::string> problems(const std::vector<ledger::PlanResult>& rows);
+
+/// Why a plan has its verdict, what its numbers leave out, and what is to be known about them.
+[[nodiscard]] std::vector<std::string> reasons_of(const ledger::PlanResult& row);
+
+/// "requires fits: true, but it does not fit".
+[[nodiscard]] std::string sentence(const ledger::FailedRequirement& failed);
+
+/// What is otherwise in every row than cluster and plans are: "what if: NVLink of 0.5 times its
+/// bandwidth". What differs from row to row stands in the rows' points.
+[[nodiscard]] std::vector<std::string> what_if_sentences(
+    const std::vector<ledger::PlanResult>& rows);
 
 /// The problems, led by what is to be known about the rows that fit, each said once.
 [[nodiscard]] std::vector<std::string> remarks(const std::vector<ledger::PlanResult>& rows);

@@ -94,6 +94,9 @@ void add_slice(const ledger::TimelineSlice& slice, TraceEvents& events) {
   if (!slice.where.empty()) {
     event["args"]["where"] = slice.where;
   }
+  if (slice.critical) {
+    event["args"]["critical path"] = true;
+  }
   events.add(start, std::move(event));
   events.add(start,
              {{"name", "memory (MiB)"},
@@ -103,29 +106,39 @@ void add_slice(const ledger::TimelineSlice& slice, TraceEvents& events) {
                {{"allocated", static_cast<double>(slice.allocated.value()) / kBytesPerMebibyte}}}});
 }
 
+struct ArrowEnd {
+  const ledger::TimelineSlice& slice;
+  std::int64_t at;  // nanoseconds
+};
+
 /// An arrow binds to the slices that enclose its ends, so slices too short to enclose one have
 /// none.
-void add_arrow(const ledger::TimelineSlice& from,
-               const ledger::TimelineSlice& to,
-               std::size_t id,
+bool encloses(const ArrowEnd& end) {
+  return nanoseconds(end.slice.start) <= end.at && end.at < nanoseconds(end.slice.end);
+}
+
+/// Adds an arrow of the next number.
+void add_arrow(std::string_view title,
+               const ArrowEnd& from,
+               const ArrowEnd& to,
+               std::size_t& arrows,
                TraceEvents& events) {
-  const std::int64_t last = nanoseconds(from.end) - 1;
-  const std::int64_t first = nanoseconds(to.start);
-  if (last < nanoseconds(from.start) || nanoseconds(to.end) <= first) {
+  if (!encloses(from) || !encloses(to)) {
     return;
   }
-  const auto end = [&](std::string_view phase, const ledger::TimelineSlice& slice) {
-    return Json{{"name", "waits for"},
+  const auto event = [&](std::string_view phase, const ledger::TimelineSlice& slice) {
+    return Json{{"name", title},
                 {"cat", "wait"},
                 {"ph", phase},
-                {"id", id},
+                {"id", arrows},
                 {"pid", slice.rank},
                 {"tid", slice.stream}};
   };
-  events.add(last, end("s", from));
-  Json finish = end("f", to);
+  events.add(from.at, event("s", from.slice));
+  Json finish = event("f", to.slice);
   finish["bp"] = "e";
-  events.add(first, std::move(finish));
+  events.add(to.at, std::move(finish));
+  ++arrows;
 }
 
 }  // namespace
@@ -136,13 +149,29 @@ std::string to_trace(const ledger::Timeline& timeline) {
   for (const ledger::TimelineSlice& slice : timeline.slices) {
     add_slice(slice, events);
   }
-  for (std::size_t i = 0; i < timeline.waits.size(); ++i) {
-    const ledger::TimelineWait& wait = timeline.waits[i];
-    add_arrow(timeline.slices[wait.waited_for], timeline.slices[wait.waiting], i, events);
+  std::size_t arrows = 0;
+  for (const ledger::TimelineWait& wait : timeline.waits) {
+    const ledger::TimelineSlice& from = timeline.slices[wait.waited_for];
+    const ledger::TimelineSlice& to = timeline.slices[wait.waiting];
+    add_arrow("waits for",
+              {from, nanoseconds(from.end) - 1},
+              {to, nanoseconds(to.start)},
+              arrows,
+              events);
+  }
+  for (const ledger::TimelineMeeting& meeting : timeline.meetings) {
+    const ledger::TimelineSlice& last = timeline.slices[meeting.last];
+    const ledger::TimelineSlice& waiting = timeline.slices[meeting.waiting];
+    add_arrow("waits for the last rank",
+              {last, nanoseconds(last.start)},
+              {waiting, nanoseconds(waiting.start)},
+              arrows,
+              events);
   }
   Json document;
   document["displayTimeUnit"] = "ms";
-  document["otherData"] = {{"study", timeline.study}, {"plan", timeline.plan}};
+  document["otherData"] = {
+      {"study", timeline.study}, {"plan", timeline.plan}, {"what_if", timeline.what_if}};
   document["traceEvents"] = events.take();
   return document.dump() + "\n";
 }

@@ -1,15 +1,12 @@
 #include "sim/study/evaluate.h"
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 
 #include <fmt/format.h>
 
 #include "sim/config/words.h"
 #include "sim/core/error.h"
 #include "sim/core/nearest.h"
-#include "sim/engine/event/event.h"
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
@@ -18,7 +15,7 @@
 #include "sim/study/rates.h"
 #include "sim/study/requirements.h"
 #include "sim/study/trends.h"
-#include "sim/units/text.h"
+#include "sim/study/what_if.h"
 
 namespace trireme::study {
 
@@ -28,31 +25,6 @@ using ledger::StudyResult;
 using ledger::Verdict;
 
 namespace {
-
-double gibibytes(Bytes amount) {
-  return static_cast<double>(amount.value()) / static_cast<double>(std::int64_t{1} << 30);
-}
-
-/// "needs 93.1 GiB of 79.2 GiB in backward, ...: the largest are ..."
-std::string too_large(const ledger::MemoryLedger& memory, Bytes capacity) {
-  std::array<std::size_t, kMemoryItemNames.size()> order{};
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return memory.by_item[a] > memory.by_item[b];
-  });
-  return fmt::format(
-      "needs {:.2f} GiB of {:.2f} GiB ({}); the largest items are {} {:.2f} GiB, {} {:.2f} GiB, "
-      "{} {:.2f} GiB",
-      gibibytes(memory.allocated),
-      gibibytes(capacity),
-      memory.instant,
-      kMemoryItemNames[order[0]],
-      gibibytes(memory.by_item[order[0]]),
-      kMemoryItemNames[order[1]],
-      gibibytes(memory.by_item[order[1]]),
-      kMemoryItemNames[order[2]],
-      gibibytes(memory.by_item[order[2]]));
-}
 
 ledger::StepResult step_result(const ledger::TimeLedger& time,
                                const ledger::FlopLedger& flops,
@@ -72,15 +44,28 @@ ledger::StepResult step_result(const ledger::TimeLedger& time,
   return step;
 }
 
-std::optional<ledger::TimeLedger> read_step(const program::Program& program,
-                                            const engine::Machine& machine,
-                                            ledger::Engine reader) {
-  if (reader == ledger::Engine::analytic) {
-    return engine::read_time(program, machine);
+/// Asks the readers for the step; puts a sentence into `reasons` where one has not what is asked.
+void read_steps(const program::Program& program,
+                const engine::Machine& machine,
+                const config::StudySpec& study,
+                ledger::Engine reader,
+                ledger::ReaderSteps& steps,
+                std::optional<ledger::StepDistribution>& distribution,
+                std::vector<std::string>& reasons) {
+  if (reader != ledger::Engine::event) {
+    if (needs_event_engine(study.what_if)) {
+      reasons.emplace_back(
+          "the analytic engine has no slow ranks and no jitter: its seconds are left out");
+    } else {
+      steps.analytic = engine::read_time(program, machine);
+    }
   }
-  const engine::Schedule schedule(program);
-  const auto simulated = engine::simulate(schedule, machine);
-  return simulated ? std::optional(simulated->time) : std::nullopt;
+  if (reader != ledger::Engine::analytic) {
+    if (auto step = event_step(engine::Schedule(program), machine, study.what_if)) {
+      steps.event = step->time;
+      distribution = std::move(step->distribution);
+    }
+  }
 }
 
 PlanResult evaluate_at(const config::StudySpec& study,
@@ -92,6 +77,7 @@ PlanResult evaluate_at(const config::StudySpec& study,
   result.plan = spec.name;
   result.point = point;
   result.capacity = gpu.memory_visible;
+  result.what_if = sentences(study.what_if);
   const plan::Resolution resolution = plan::resolve(study, spec);
   if (!resolution.feasibility.legal()) {
     for (const Refusal& refusal : resolution.feasibility.refusals) {
@@ -110,12 +96,8 @@ PlanResult evaluate_at(const config::StudySpec& study,
   result.rank_class = "the largest";
   if (numbers.memory.allocated <= result.capacity) {
     result.verdict = Verdict::fits;
-    result.reasons.push_back(
-        "allocated memory is within the capacity; reserved memory and what lies outside the "
-        "allocator are not modelled yet");
   } else {
     result.verdict = Verdict::does_not_fit;
-    result.reasons.push_back(too_large(numbers.memory, result.capacity));
   }
   const plan::ModelShape& model = resolution.plan.model;
   if (model.learned_positions > 0 && resolution.plan.sequence > model.learned_positions) {
@@ -130,13 +112,19 @@ PlanResult evaluate_at(const config::StudySpec& study,
         fmt::format("memory is that of the generic recipe: none of framework {} is modelled yet",
                     config::word_for(config::kFrameworkWords, spec.framework)));
   }
-  if (const auto time = read_step(program, machine, reader)) {
+  std::optional<ledger::StepDistribution> distribution;
+  read_steps(program, machine, study, reader, numbers.by_reader, distribution, result.reasons);
+  const std::optional<ledger::TimeLedger>& time =
+      reader == ledger::Engine::analytic ? numbers.by_reader.analytic : numbers.by_reader.event;
+  if (time) {
     numbers.step = step_result(*time, numbers.flops, resolution.plan, gpu);
+    numbers.step->exposed_is_split = reader != ledger::Engine::analytic;
+    numbers.step->distribution = std::move(distribution);
     for (std::string& sentence : engine::faster_than_links(program, machine)) {
       result.reasons.push_back(std::move(sentence));
     }
-  } else {
-    result.reasons.push_back(engine::unknown_kernel(program, machine));
+  } else if (std::string unknown = engine::unknown_kernel(program, machine); !unknown.empty()) {
+    result.reasons.push_back(std::move(unknown));
   }
   result.numbers = std::move(numbers);
   return result;

@@ -8,12 +8,16 @@
 
 #include "sim/core/error.h"
 #include "sim/cost/collectives.h"
+#include "sim/engine/event/critical_path.h"
+#include "sim/engine/event/schedule.h"
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/program/ownership.h"
 #include "sim/study/evaluate.h"
 #include "sim/study/kernel_terms.h"
+#include "sim/study/timeline.h"
+#include "sim/study/what_if.h"
 
 namespace trireme::study {
 
@@ -291,7 +295,7 @@ ledger::Explanation explain(const config::StudySpec& study,
   ledger::Explanation explanation;
   explanation.study = study.name;
   explanation.profile = study.cluster.profile.name;
-  explanation.result = evaluate(study, spec);
+  explanation.result = evaluate(study, spec, ledger::Engine::both);
   const plan::Resolution resolution = plan::resolve(study, spec);
   if (!resolution.feasibility.legal()) {
     return explanation;
@@ -303,6 +307,11 @@ ledger::Explanation explain(const config::StudySpec& study,
   const std::vector<Term> tensors = tensor_terms(program);
   explanation.terms.insert(explanation.terms.end(), tensors.begin(), tensors.end());
   add_operation_terms(program, machine, explanation.terms);
+  const engine::Schedule schedule(program);
+  if (const auto step = event_step(schedule, machine, study.what_if)) {
+    explanation.critical_path =
+        engine::critical_path(schedule, machine, step->options, kTermsTried);
+  }
   explanation.memory = engine::memory_entries(program);
   explanation.shapes = shape_trace(program);
   const plan::Plan small = small_plan(resolution.plan, shape);

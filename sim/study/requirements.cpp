@@ -1,24 +1,8 @@
 #include "sim/study/requirements.h"
 
-#include <fmt/format.h>
+#include <utility>
 
 namespace trireme::study {
-
-namespace {
-
-std::string_view words(ledger::Verdict verdict) {
-  switch (verdict) {
-    case ledger::Verdict::fits:
-      return "it fits";
-    case ledger::Verdict::does_not_fit:
-      return "it does not fit";
-    case ledger::Verdict::illegal:
-      return "it is illegal";
-  }
-  return "";
-}
-
-}  // namespace
 
 void check_requirements(std::span<const config::RequireSpec> requirements,
                         std::span<const ledger::PlanResult> rows,
@@ -28,23 +12,23 @@ void check_requirements(std::span<const config::RequireSpec> requirements,
       if (row.plan != requirement.plan) {
         continue;
       }
-      const auto fail = [&](std::string message) {
-        failed.push_back({row.plan, row.point, std::move(message)});
-      };
+      ledger::FailedRequirement failure;
+      failure.plan = row.plan;
+      failure.point = row.point;
+      failure.verdict = row.verdict;
       if (requirement.fits && *requirement.fits != (row.verdict == ledger::Verdict::fits)) {
-        fail(fmt::format("requires fits: {}, but {}", *requirement.fits, words(row.verdict)));
+        failed.push_back(failure);
+        failed.back().fits = requirement.fits;
       }
       if (!requirement.exposed_communication_below) {
         continue;
       }
-      const double bound = *requirement.exposed_communication_below;
-      if (!row.numbers || !row.numbers->step) {
-        fail(fmt::format("requires exposed_communication < {:.4g} %, but that is not known",
-                         100 * bound));
-      } else if (row.numbers->step->exposed_fraction >= bound) {
-        fail(fmt::format("requires exposed_communication < {:.4g} %, but it is {:.4g} %",
-                         100 * bound,
-                         100 * row.numbers->step->exposed_fraction));
+      failure.exposed_below = *requirement.exposed_communication_below;
+      if (row.numbers && row.numbers->step) {
+        failure.exposed_fraction = row.numbers->step->exposed_fraction;
+      }
+      if (!failure.exposed_fraction || *failure.exposed_fraction >= failure.exposed_below) {
+        failed.push_back(std::move(failure));
       }
     }
   }

@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "sim/engine/event/critical_path.h"
 #include "sim/engine/event/event.h"
+#include "sim/engine/event/meetings.h"
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/sizes.h"
 #include "sim/engine/time_booking.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/what_if.h"
 
 namespace trireme::study {
 
@@ -52,9 +57,6 @@ std::string where(const program::Program& program, const Task& task) {
   return text;
 }
 
-/// The terms of the critical path for which the step is simulated again.
-constexpr std::size_t kTermsTried = 5;
-
 ledger::TimelineSlice slice_of(const Schedule& schedule,
                                const engine::TaskRecord& record,
                                Bytes allocated) {
@@ -80,6 +82,75 @@ ledger::TimelineSlice slice_of(const Schedule& schedule,
   return slice;
 }
 
+using Places = std::map<std::pair<std::int64_t, TaskId>, std::size_t>;
+
+/// When a rank had come to a task: what came before it on its streams and what it waits for is
+/// over.
+Seconds arrival(const Schedule& schedule,
+                const ledger::Timeline& timeline,
+                const Places& place,
+                const engine::TaskRecord& record) {
+  const Task& task = schedule.task(record.task);
+  Seconds arrived(0);
+  const auto after = [&](TaskId earlier) {
+    arrived = std::max(arrived, timeline.slices[place.at({record.rank, earlier})].end);
+  };
+  const auto after_stream = [&](engine::StreamSlot slot) {
+    const auto tasks = schedule.tasks_of(slot);
+    const auto own = std::lower_bound(tasks.begin(), tasks.end(), record.task);
+    if (own != tasks.begin()) {
+      after(*(own - 1));
+    }
+  };
+  after_stream(task.slot);
+  if (task.also_compute) {
+    after_stream(engine::kComputeSlot);
+  }
+  for (const engine::Wait& wait : schedule.waits(task)) {
+    after(schedule.tasks_of(wait.slot)[wait.ordinal]);
+  }
+  return arrived;
+}
+
+/// Of every collective that drawn ranks meet in, who came last and who had to wait for it.
+void add_meetings(const Schedule& schedule,
+                  const engine::RankClasses& classes,
+                  std::span<const engine::TaskRecord> records,
+                  const Places& place,
+                  ledger::Timeline& timeline) {
+  if (classes.first_rank.size() < 2) {
+    return;
+  }
+  const engine::Meetings meetings(schedule, classes);
+  for (const engine::TaskRecord& record : records) {
+    const Task& task = schedule.task(record.task);
+    const program::Op& op = schedule.program().op(task.op);
+    if (op.function != program::Function::collective) {
+      continue;
+    }
+    const std::uint32_t who = classes.class_of_rank[static_cast<std::size_t>(record.rank)];
+    const auto partners = engine::meets_neighbours(op)
+                              ? meetings.neighbours(who, meetings.ring_of(task.slot, op))
+                              : meetings.members(meetings.of(who, task.slot));
+    const Seconds arrived = arrival(schedule, timeline, place, record);
+    std::int64_t last = record.rank;
+    Seconds latest = arrived;
+    for (const std::uint32_t partner : partners) {
+      engine::TaskRecord theirs = record;
+      theirs.rank = classes.first_rank[partner];
+      const Seconds came = arrival(schedule, timeline, place, theirs);
+      if (came > latest) {
+        latest = came;
+        last = theirs.rank;
+      }
+    }
+    if (last != record.rank) {
+      timeline.meetings.push_back(
+          {place.at({last, record.task}), place.at({record.rank, record.task})});
+    }
+  }
+}
+
 }  // namespace
 
 ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec& spec) {
@@ -102,18 +173,22 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
   for (engine::StreamSlot slot = 0; slot < schedule.slots(); ++slot) {
     timeline.streams.push_back(stream_name(schedule, slot));
   }
-  std::vector<engine::TaskRecord> records;
-  const auto result = engine::simulate(
-      schedule, machine, {}, [&](const engine::TaskRecord& record) { records.push_back(record); });
-  if (!result) {
+  const std::optional<EventStep> step = event_step(schedule, machine, study.what_if);
+  if (!step) {
     timeline.reason = engine::unknown_kernel(program, machine);
     return timeline;
   }
-  timeline.step = result->time.step;
+  timeline.step = step->time.step;
+  timeline.what_if = sentences(study.what_if);
+  std::vector<engine::TaskRecord> records;
+  static_cast<void>(
+      engine::simulate(schedule, machine, step->options, [&](const engine::TaskRecord& record) {
+        records.push_back(record);
+      }));
   std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
     return a.start != b.start ? a.start < b.start : a.end < b.end;
   });
-  std::map<std::pair<std::int64_t, TaskId>, std::size_t> place;
+  Places place;
   for (const engine::TaskRecord& record : records) {
     place[{record.rank, record.task}] = timeline.slices.size();
     timeline.slices.push_back(slice_of(schedule, record, allocated[record.task]));
@@ -126,7 +201,8 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
   const auto on_path = [&](const engine::TaskRecord& record) {
     timeline.slices[place.at({record.rank, record.task})].critical = true;
   };
-  timeline.critical_path = *engine::critical_path(schedule, machine, {}, kTermsTried, on_path);
+  timeline.critical_path =
+      *engine::critical_path(schedule, machine, step->options, kTermsTried, on_path);
   for (const engine::TaskRecord& record : records) {
     for (const engine::Wait& wait : schedule.waits(schedule.task(record.task))) {
       const TaskId waited_for = schedule.tasks_of(wait.slot)[wait.ordinal];
@@ -134,6 +210,7 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
           {place.at({record.rank, waited_for}), place.at({record.rank, record.task})});
     }
   }
+  add_meetings(schedule, engine::classes_of(program, step->options), records, place, timeline);
   return timeline;
 }
 

@@ -110,6 +110,7 @@ std::set<std::string> paths_of_documents() {
              "plans:\n  - {name: m, use: megatron-sp}\n  - {name: u, use: ulysses-zero3}\n"
              "  - {name: bad, ulysses: 5}\n"
              "require: [{plan: bad, fits: true}]\n"
+             "what_if: {bandwidth: {nvlink: 0.5}}\n"
              "sweep: {workload.sequence: [8K, 256K, 1M]}\n");
   std::set<std::string> paths;
   const std::string law = (kRoot / "reports" / "ulysses-vs-megatron" / "law.yaml").string();

@@ -1,10 +1,12 @@
 // Traces, held against the rules of Perfetto's JSON importer.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -28,56 +30,145 @@ struct Span {
   std::int64_t end;
 };
 
-/// Checks order of time, metadata, nesting and the binding of arrows; returns the slices by track.
-std::map<Track, std::vector<Span>> check_trace(const Json& trace) {
-  std::set<std::string> metadata;
+/// What a trace says before its events: names and places of processes and threads.
+struct Names {
+  std::map<std::int64_t, std::string> process;
+  std::map<std::int64_t, std::int64_t> process_place;
+  std::map<Track, std::string> thread;
+  std::map<Track, std::int64_t> thread_place;
+};
+
+struct Arrow {
+  int starts = 0;
+  int ends = 0;
+  std::int64_t start = 0;
+  std::int64_t end = 0;
+  Track from;
+  Track to;
+};
+
+struct CheckedTrace {
+  Names names;
   std::map<Track, std::vector<Span>> slices;
-  std::map<std::int64_t, int> arrow_ends;
+  std::map<std::int64_t, std::vector<double>> memory;  // by process, in MiB
+  std::vector<Arrow> arrows;
+};
+
+Track track_of(const Json& event) {
+  return {event["pid"].get<std::int64_t>(), event["tid"].get<std::int64_t>()};
+}
+
+/// Metadata stand once for each track, before all events.
+void read_metadata(const Json& event, Names& names) {
+  const std::string what = event["name"];
+  const Track track = track_of(event);
+  const Json& arguments = event["args"];
+  bool is_new = false;
+  if (what == "process_name") {
+    is_new = names.process.emplace(track.first, arguments["name"]).second;
+  } else if (what == "process_sort_index") {
+    is_new = names.process_place.emplace(track.first, arguments["sort_index"]).second;
+  } else if (what == "thread_name") {
+    is_new = names.thread.emplace(track, arguments["name"]).second;
+  } else if (what == "thread_sort_index") {
+    is_new = names.thread_place.emplace(track, arguments["sort_index"]).second;
+  }
+  CAPTURE(what);
+  CHECK(is_new);
+}
+
+/// Names are there for what has events, and unlike each other.
+void check_names(const CheckedTrace& trace) {
+  const Names& names = trace.names;
+  std::set<std::string> processes;
+  std::set<std::int64_t> places;
+  for (const auto& [process, name] : names.process) {
+    CHECK_FALSE(name.empty());
+    CHECK(processes.insert(name).second);
+    REQUIRE(names.process_place.count(process) == 1);
+    CHECK(places.insert(names.process_place.at(process)).second);
+  }
+  std::set<std::pair<std::int64_t, std::string>> threads;
+  std::set<std::pair<std::int64_t, std::int64_t>> thread_places;
+  for (const auto& [track, name] : names.thread) {
+    CHECK_FALSE(name.empty());
+    CHECK(names.process.count(track.first) == 1);
+    CHECK(threads.insert({track.first, name}).second);
+    REQUIRE(names.thread_place.count(track) == 1);
+    CHECK(thread_places.insert({track.first, names.thread_place.at(track)}).second);
+  }
+  for (const auto& [track, slices] : trace.slices) {
+    CHECK(names.thread.count(track) == 1);
+  }
+}
+
+/// A slice that encloses a time on a track, as an arrow binds to.
+bool encloses(const CheckedTrace& trace, const Track& track, std::int64_t at) {
+  const auto slices = trace.slices.find(track);
+  return slices != trace.slices.end() &&
+         std::any_of(slices->second.begin(), slices->second.end(), [&](const Span& span) {
+           return span.start <= at && at < span.end;
+         });
+}
+
+/// Checks order of time, metadata, nesting, labels, counters and the binding of arrows.
+CheckedTrace check_trace(const Json& document) {
+  CheckedTrace trace;
+  std::map<std::int64_t, Arrow> arrows;
   std::int64_t before = 0;
-  for (const Json& event : trace["traceEvents"]) {
+  bool timed = false;
+  for (const Json& event : document["traceEvents"]) {
     const std::string kind = event["ph"];
+    CHECK_FALSE(event["name"].get<std::string>().empty());
     if (kind == "M") {
-      metadata.insert(event["name"].get<std::string>());
+      CHECK_FALSE(timed);
+      read_metadata(event, trace.names);
       continue;
     }
+    timed = true;
     const std::int64_t at = nanoseconds(event["ts"]);
     CHECK(at >= before);
     before = at;
     if (kind == "C") {
       CHECK(event["args"]["allocated"].get<double>() > 0);
+      trace.memory[event["pid"].get<std::int64_t>()].push_back(event["args"]["allocated"]);
       continue;
     }
-    const Track track{event["pid"].get<std::int64_t>(), event["tid"].get<std::int64_t>()};
-    CHECK_FALSE(event["name"].get<std::string>().empty());
+    const Track track = track_of(event);
     if (kind == "X") {
       const std::int64_t end = at + nanoseconds(event["dur"]);
-      if (!slices[track].empty()) {  // slices of one thread must nest: here they follow
-        CHECK(at >= slices[track].back().end);
+      CHECK(end >= at);
+      if (!trace.slices[track].empty()) {  // slices of one thread must nest: here they follow
+        CHECK(at >= trace.slices[track].back().end);
       }
-      slices[track].push_back({at, end});
-      CHECK_FALSE(event["args"]["component"].get<std::string>().empty());
-    }
-  }
-  CHECK(metadata == std::set<std::string>{
-                        "process_name", "process_sort_index", "thread_name", "thread_sort_index"});
-  for (const Json& event : trace["traceEvents"]) {
-    const std::string kind = event["ph"];
-    if (kind != "s" && kind != "f") {
+      trace.slices[track].push_back({at, end});
+      CHECK_FALSE(event["cat"].get<std::string>().empty());
+      for (const char* label : {"phase", "component", "function"}) {
+        CHECK_FALSE(event["args"][label].get<std::string>().empty());
+      }
       continue;
     }
-    const std::int64_t at = nanoseconds(event["ts"]);
-    bool enclosed = false;
-    for (const Span& span : slices[{event["pid"], event["tid"]}]) {
-      enclosed = enclosed || (span.start <= at && at < span.end);
-    }
-    CHECK(enclosed);
-    CHECK((kind == "s" || event["bp"] == "e"));
-    arrow_ends[event["id"].get<std::int64_t>()] += kind == "s" ? 1 : -1;
+    const bool starts = kind == "s";
+    REQUIRE((starts || kind == "f"));
+    CHECK((starts || event["bp"] == "e"));
+    Arrow& arrow = arrows[event["id"].get<std::int64_t>()];
+    ++(starts ? arrow.starts : arrow.ends);
+    (starts ? arrow.start : arrow.end) = at;
+    (starts ? arrow.from : arrow.to) = track;
+    CHECK((starts || arrow.starts == 1));  // the importer drops an end before its start
   }
-  for (const auto& [id, balance] : arrow_ends) {
-    CHECK(balance == 0);
+  check_names(trace);
+  for (const auto& [id, arrow] : arrows) {
+    CAPTURE(id);
+    CHECK(arrow.starts == 1);
+    CHECK(arrow.ends == 1);
+    CHECK(arrow.start <= arrow.end);
+    CHECK(encloses(trace, arrow.from, arrow.start));
+    CHECK(encloses(trace, arrow.to, arrow.end));
+    CHECK(arrow.from != arrow.to);
+    trace.arrows.push_back(arrow);
   }
-  return slices;
+  return trace;
 }
 
 TEST_CASE("trace: what Perfetto asks of it holds", "[cli]") {
@@ -85,10 +176,59 @@ TEST_CASE("trace: what Perfetto asks of it holds", "[cli]") {
     CAPTURE(plan);
     const ProgramRun run = run_trireme(kStudy + " --plan " + plan);
     CHECK(run.exit_code == 0);
-    const auto slices = check_trace(Json::parse(run.out));
-    REQUIRE(slices.size() >= 2);  // the compute stream and a communicator of rank 0
-    CHECK(slices.begin()->first == Track{0, 0});
+    const CheckedTrace trace = check_trace(Json::parse(run.out));
+    REQUIRE(trace.slices.size() >= 2);  // the compute stream and a communicator of rank 0
+    CHECK(trace.slices.begin()->first == Track{0, 0});
+    CHECK(trace.names.thread.at({0, 0}) == "compute");
+    CHECK(trace.names.process.at(0) == "rank 0 (and the 7 like it)");
+    CHECK(trace.memory.size() == 1);
+    CHECK_FALSE(trace.arrows.empty());
   }
+}
+
+TEST_CASE("trace: a slow rank has a process of its own, and the others wait for it", "[cli]") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "study.yaml";
+  write_file(path,
+             "version: 1\nmodel: {use: ulysses-study-8-layer, layers: 2}\n"
+             "cluster: h100-8x-nvlink\nworkload: {sequence: 8K}\n"
+             "plans: [{name: u, use: ulysses-zero3}]\n"
+             "what_if: {slow_ranks: [{rank: 5, factor: 1.5}]}\n");
+  const ProgramRun run = run_trireme("trace '" + path.string() + "'");
+  REQUIRE(run.exit_code == 0);
+  CHECK(run.error.find("what if: kernels of rank 5 take 1.5 times as long") != std::string::npos);
+  const Json document = Json::parse(run.out);
+  CHECK(document["otherData"]["what_if"] == Json({"kernels of rank 5 take 1.5 times as long"}));
+  const CheckedTrace trace = check_trace(document);
+  CHECK(trace.names.process == std::map<std::int64_t, std::string>{{0, "rank 0"}, {5, "rank 5"}});
+  CHECK(trace.memory.size() == 2);
+  int between_ranks = 0;
+  for (const Arrow& arrow : trace.arrows) {
+    if (arrow.from.first != arrow.to.first) {
+      ++between_ranks;
+      CHECK(arrow.from.first == 5);
+      CHECK(arrow.to.first == 0);
+      CHECK(arrow.from.second == arrow.to.second);  // of one communicator
+      CHECK(arrow.start == arrow.end);              // a collective starts on all at once
+    }
+  }
+  CHECK(between_ranks > 0);
+}
+
+TEST_CASE("trace: compressed it is the same", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string plain = run_trireme(kStudy + " --plan hybrid").out;
+  REQUIRE_FALSE(plain.empty());
+  const std::string file = (folder.path() / "hybrid.json.gz").string();
+  REQUIRE(run_trireme(kStudy + " --plan hybrid -o '" + file + "'").exit_code == 0);
+  const std::string compressed = read_file(file);
+  CHECK(compressed.size() * 5 < plain.size());
+  CHECK(run_shell("gzip -dc '" + file + "'").out == plain);
+  CHECK(run_trireme(kStudy + " --plan hybrid --gzip").out == compressed);
+  // Only its name asks for it: another file is text.
+  const std::string text = (folder.path() / "hybrid.json").string();
+  REQUIRE(run_trireme(kStudy + " --plan hybrid -o '" + text + "'").exit_code == 0);
+  CHECK(read_file(text) == plain);
 }
 
 TEST_CASE("trace: it lasts as long as the event engine's step", "[cli]") {

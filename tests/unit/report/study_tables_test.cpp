@@ -46,6 +46,96 @@ TEST_CASE("columns are the keys that vary and the links in use", "[unit]") {
   CHECK(two.rows[1].front() == "2K");
 }
 
+TEST_CASE("columns of seconds are those that some row fills", "[unit]") {
+  ledger::PlanResult event = row("a", 1024, 1, 0.25);
+  event.numbers->step->exposed_is_split = true;
+  auto& split = event.numbers->step->time.exposed_by_collective;
+  split[ledger::index(CollectiveKind::all_gather)] = Seconds(0.25);
+  CHECK(to_terminal(results_table({event}), false).find("250 ms of all gather") !=
+        std::string::npos);
+  split[ledger::index(CollectiveKind::all_to_all)] = Seconds(0.5);
+  CHECK(to_terminal(results_table({event}), false).find("250 ms, most of it all to all") !=
+        std::string::npos);
+
+  ledger::PlanResult both = row("a", 1024, 1, 0);
+  both.numbers->by_reader.event = both.numbers->step->time;
+  both.numbers->by_reader.analytic = both.numbers->step->time;
+  both.numbers->by_reader.analytic->step = Seconds(2);
+  auto& runs = both.numbers->step->distribution.emplace();
+  runs.quantile_05 = Seconds(0.98765);
+  runs.median = Seconds(1.00001);
+  runs.quantile_95 = Seconds(1.01234);
+  const Table table = results_table({both, illegal("b", 1024)});
+  std::vector<std::string> titles;
+  for (const Column& column : table.columns) {
+    titles.push_back(column.title);
+  }
+  CHECK(titles == std::vector<std::string>{"plan",
+                                           "verdict",
+                                           "peak GiB",
+                                           "of GiB",
+                                           "sent GiB",
+                                           "NVLink GiB",
+                                           "analytic step",
+                                           "event step",
+                                           "p05",
+                                           "p50",
+                                           "p95",
+                                           "tokens/s/GPU",
+                                           "MFU",
+                                           "bound by"});
+  CHECK(table.rows[0][6] == "2 s");
+  CHECK(table.rows[0][7] == "1 s");
+  CHECK(table.rows[0][8] == "987.65 ms");
+  CHECK(table.rows[0][9] == "1 s");
+  CHECK(table.rows[0][10] == "1.0123 s");
+  CHECK(table.rows[1][6] == "-");
+  CHECK(table.rows[1][10] == "-");
+}
+
+TEST_CASE("what is otherwise in every row is said with the table", "[unit]") {
+  ledger::StudyResult result;
+  result.rows = {row("a", 1024, 1, 0), row("b", 1024, 1, 0)};
+  CHECK(what_if_sentences(result.rows).empty());
+  result.rows[0].what_if = {"NVLink of 0.5 times its bandwidth", "nothing overlaps"};
+  result.rows[1].what_if = {"NVLink of 0.25 times its bandwidth", "nothing overlaps"};
+  // The bandwidth differs from row to row: their points say it.
+  CHECK(what_if_sentences(result.rows) == std::vector<std::string>{"what if: nothing overlaps"});
+  CHECK(to_terminal(result, false).find("\nwhat if: nothing overlaps\n") != std::string::npos);
+  CHECK(to_markdown(result, "table.csv", {}).find("- what if: nothing overlaps\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a failed requirement says what is required and what is", "[unit]") {
+  ledger::FailedRequirement failed;
+  failed.fits = true;
+  failed.verdict = ledger::Verdict::does_not_fit;
+  CHECK(sentence(failed) == "requires fits: true, but it does not fit");
+  failed.fits.reset();
+  failed.exposed_below = 0.2;
+  CHECK(sentence(failed) == "requires exposed_communication < 20 %, but that is not known");
+  failed.exposed_fraction = 0.25;
+  CHECK(sentence(failed) == "requires exposed_communication < 20 %, but it is 25 %");
+}
+
+TEST_CASE("a plan that does not fit names its largest items", "[unit]") {
+  ledger::PlanResult large = row("c", 1024, 1, 0);
+  large.verdict = ledger::Verdict::does_not_fit;
+  ledger::MemoryLedger& memory = large.numbers->memory;
+  memory.allocated = Bytes(100 * kGiB);
+  memory.instant = "backward";
+  memory.by_item[ledger::index(MemoryItem::parameters)] = Bytes(30 * kGiB);
+  memory.by_item[ledger::index(MemoryItem::saved_activations)] = Bytes(60 * kGiB);
+  memory.by_item[ledger::index(MemoryItem::gradients)] = Bytes(10 * kGiB);
+  large.reasons = {"and more"};
+  const std::vector<std::string> reasons = reasons_of(large);
+  REQUIRE(reasons.size() == 2);
+  CHECK(reasons[0] ==
+        "needs 100.00 GiB of 80.00 GiB (backward); the largest items are saved_activations 60.00 "
+        "GiB, parameters 30.00 GiB, gradients 10.00 GiB");
+  CHECK(reasons[1] == "and more");
+}
+
 TEST_CASE("rows of a sweep that name different keys show the whole point", "[unit]") {
   ledger::StudyResult result;
   result.rows = {row("a", 1024, 1, 0), row("a", 2048, 2, 0)};

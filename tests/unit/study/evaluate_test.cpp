@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "sim/report/study_tables.h"
 #include "sim/study/explain.h"
 #include "tests/catch.h"
 #include "tests/support/study_text.h"
@@ -153,8 +154,9 @@ TEST_CASE("a plan that does not fit says how much it needs", "[unit]") {
   CHECK(rows.front().verdict == ledger::Verdict::does_not_fit);
   REQUIRE(rows.front().numbers.has_value());
   CHECK(rows.front().numbers->memory.allocated > rows.front().capacity);
-  REQUIRE_FALSE(rows.front().reasons.empty());
-  CHECK(rows.front().reasons.front().find("of 79.20 GiB") != std::string::npos);
+  const std::vector<std::string> reasons = report::reasons_of(rows.front());
+  REQUIRE_FALSE(reasons.empty());
+  CHECK(reasons.front().find("of 79.20 GiB") != std::string::npos);
 }
 
 TEST_CASE("a step time that the profile does not know is absent with the reason", "[unit]") {
