@@ -33,10 +33,11 @@ constexpr std::array kCommands = {
             run_import},
     Command{"fit",
             "which coefficients explain it? measurements into a profile",
-            "FOLDER...",
-            1,
+            "[FOLDER...]",
+            0,
             -1,
-            "  trireme-calibrate fit measured -o profile.yaml\n",
+            "  trireme-calibrate fit measured --gpu h100-sxm --nic-rate '400 Gbit/s' -o h100.yaml\n"
+            "  trireme-calibrate fit --law steps.csv -o law.yaml\n",
             add_fit_options,
             run_fit},
     Command{"show",
@@ -44,7 +45,8 @@ constexpr std::array kCommands = {
             "PROFILE.yaml [FOLDER...]",
             1,
             -1,
-            "  trireme-calibrate show profile.yaml\n",
+            "  trireme-calibrate show profile.yaml\n"
+            "  trireme-calibrate show profile.yaml measured --svg fit.svg\n",
             add_show_options,
             run_show},
 };

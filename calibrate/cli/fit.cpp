@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "calibrate/cli/commands.h"
+#include "calibrate/cli/fitting.h"
+#include "calibrate/fit/law_fit.h"
 #include "calibrate/fit/report.h"
 #include "calibrate/measurement/measurement_file.h"
 #include "sim/config/cluster.h"
@@ -42,8 +44,9 @@ config::GpuSpec gpu_of(const Invocation& call) {
 FitOptions options_of(const Invocation& call) {
   FitOptions options;
   options.gpu = gpu_of(call);
-  if (!call.text("nic-rate").empty()) {
-    options.nic_rate = parsed(call, "nic-rate", parse_bytes_per_second);
+  options.nic_rate = nic_rate_of(call);
+  if (!call.text("multiprocessors").empty()) {
+    options.multiprocessors = parsed(call, "multiprocessors", parse_count);
   }
   if (!call.text("seed").empty()) {
     options.seed = static_cast<std::uint64_t>(parsed(call, "seed", parse_count));
@@ -54,57 +57,60 @@ FitOptions options_of(const Invocation& call) {
   if (!call.text("least-width").empty()) {
     options.least_width = parsed(call, "least-width", parse_count);
   }
+  if (!call.text("least-rows").empty()) {
+    options.least_rows = parsed(call, "least-rows", parse_count);
+  }
   options.accept_slow_fabric = call.flag("accept-slow-fabric");
   options.device = call.text("device");
   options.source = call.text("source");
-  if (call.values.count("kernel") != 0) {
-    for (const std::string& text : call.values["kernel"].as<std::vector<std::string>>()) {
-      const std::size_t equals = text.rfind('=');
-      if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-        refuse(fmt::format("--kernel: {} is not MEASURED=PROFILE", in_quotes(text)),
-               "such as --kernel eigen=flash2");
-      }
-      options.kernels[text.substr(0, equals)] = text.substr(equals + 1);
-    }
-  }
+  options.kernels = kernel_places(call);
   return options;
 }
 
-MeasurementSet read_all(const std::vector<std::string>& folders) {
-  MeasurementSet all;
-  for (const std::string& folder : folders) {
-    MeasurementSet set = read_measurements(folder, note);
-    // Keys are unique in a folder: between folders the folder makes them so.
-    const std::string prefix = folders.size() > 1 ? folder + ": " : "";
-    for (Environment& environment : set.environments) {
-      environment.key = prefix + environment.key;
-      all.environments.push_back(environment);
-    }
-    for (Measurement& row : set.measurements) {
-      row.environment = prefix + row.environment;
-      all.measurements.push_back(row);
-    }
-    for (MemoryMeasurement& row : set.memory) {
-      row.environment = prefix + row.environment;
-      all.memory.push_back(row);
-    }
+/// The coefficients that a file of measured steps gives.
+ExitCode run_law(const Invocation& call) {
+  if (!call.arguments.empty()) {
+    refuse("--law takes the steps of its file alone", "leave the folder out");
   }
-  return all;
+  const std::string file = call.text("law");
+  const LawFit fit = fit_law(read_step_rows(read_text_file(file), file));
+  const std::string source = call.text("source").empty() ? "measured" : call.text("source");
+  const std::string law = law_yaml(fit, source);
+  if (fit.collinear()) {
+    note(
+        fmt::format("the condition number {:.0f} is above {:.0f}: memory, bytes and tokens grow "
+                    "together in these steps, and no coefficient stands for one cause",
+                    fit.condition_number,
+                    LawFit::kMostCondition));
+  }
+  if (call.text("output").empty()) {
+    say(law_text(fit));
+    write_result(call, law);
+  } else {
+    write_result(call, law);
+    write_result({}, law_text(fit));
+  }
+  return ExitCode::done;
 }
 
 }  // namespace
 
 void add_fit_options(po::options_description& options) {
   const auto text = [](const char* name) { return po::value<std::string>()->value_name(name); };
-  options.add_options()("output,o", text("PROFILE"), "write the profile here; else to stdout")(
-      "gpu", text("NAME"), "preset or file of the GPU that was measured")(
+  options.add_options()("output,o", text("FILE"), "write the profile or law here; else to stdout")(
+      "law",
+      text("ROWS.csv"),
+      "fit a law of step times instead, to the columns sequence_tokens, peak_bytes, sent_bytes and "
+      "step_seconds")("gpu", text("NAME"), "preset or file of the GPU that was measured")(
       "nic-rate", text("RATE"), "line rate of one GPU's NIC, one direction, such as '400 Gbit/s'")(
       "device", text("NAME"), "take the rows of this device, where there are several")(
+      "multiprocessors", text("COUNT"), "of the device, where the measurements do not say")(
       "kernel",
       po::value<std::vector<std::string>>()->value_name("A=B"),
       "attention kernel A takes the place of B: flash2, flash3 or cudnn; may be repeated")(
       "least-tokens", text("COUNT"), "leave attention over fewer tokens out, such as 2K")(
       "least-width", text("COUNT"), "leave matrix products with a smaller n or k out")(
+      "least-rows", text("COUNT"), "leave matrix products with a smaller m out")(
       "source", text("TEXT"), "source of the coefficients; else that of the measurements")(
       "seed", text("NUMBER"), "of the resampling behind intervals (1)")(
       "accept-slow-fabric",
@@ -113,8 +119,14 @@ void add_fit_options(po::options_description& options) {
 }
 
 ExitCode run_fit(const Invocation& call) {
+  if (!call.text("law").empty()) {
+    return run_law(call);
+  }
+  if (call.arguments.empty()) {
+    refuse("no folder of measurements is given", "name what run or import wrote");
+  }
   const FitOptions options = options_of(call);
-  const FitResult result = fit_profile(read_all(call.arguments), options);
+  const FitResult result = fit_profile(read_folders(call.arguments), options);
   const std::string report = report_text(result);
   if (call.text("output").empty()) {
     say(report);

@@ -180,9 +180,9 @@ double held_out_loss(const FitJob& job, const Surroundings& surroundings) {
   return robust_loss(hold_out(job.form, surroundings, job.samples).seconds, job.samples);
 }
 
-/// An all-reduce is taken to be computed by the switches on the largest number of ranks when C1n
-/// there, and C1 of the others, leave less than this share of the held-out loss of C1 for all.
-constexpr double kSwitchesExplain = 0.5;
+/// What more coefficients must leave of the held-out loss to be worth it: C1n of the largest number
+/// of ranks beside C1 of the others, and a crowd in point-to-point over nodes.
+constexpr double kWorthIt = 0.9;
 
 void fit_node_all_reduce(const std::vector<Measurement>& rows, Fitting& fitting) {
   const NodeCosts member = &cost::CollectiveCosts::all_reduce;
@@ -201,12 +201,12 @@ void fit_node_all_reduce(const std::vector<Measurement>& rows, Fitting& fitting)
                         switches.samples.size() >= kRowsPerCoefficient * switches.form.start.size();
     if (enough &&
         held_out_loss(ring, fitting.surroundings) + held_out_loss(switches, fitting.surroundings) <
-            kSwitchesExplain * held_out_loss(together, fitting.surroundings)) {
+            kWorthIt * held_out_loss(together, fitting.surroundings)) {
       fitting.models.push_back(fit_collective(ring, kind, fitting));
       fitting.models.push_back(fit_collective(switches, kind, fitting));
       fitting.models.back().notes.push_back(
-          fmt::format("{} ranks do not follow the ring of fewer: taken to be reduced by the "
-                      "switches",
+          fmt::format("{} ranks do not follow the ring of fewer: they have the form of switches "
+                      "that reduce",
                       *ranks.rbegin()));
       return;
     }
@@ -510,8 +510,7 @@ void fit_send_recv_over_nodes(const std::vector<Measurement>& all, Fitting& fitt
       predicted.push_back(predict(point, trial.machine, trial.nic_rate)->value());
     }
     const double loss = robust_loss(predicted, job.samples);
-    // a crowd has to explain as much as the switches of an all-reduce have to
-    if (!best || loss < kSwitchesExplain * least) {
+    if (!best || loss < kWorthIt * least) {
       least = loss;
       best = std::move(job);
     }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <set>
 #include <type_traits>
 
@@ -214,18 +215,6 @@ std::vector<Measurement> rows_of_device(const MeasurementSet& set, const std::st
   return rows;
 }
 
-/// Text of a value in a profile; in quotes, so that nothing in it is taken for YAML.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char character : text) {
-    if (character == '"' || character == '\\') {
-      result += '\\';
-    }
-    result += static_cast<unsigned char>(character) < 0x20 ? ' ' : character;
-  }
-  return result + '"';
-}
-
 std::string indented(const std::string& text, const std::string& by) {
   std::string result;
   bool at_line_start = true;
@@ -265,12 +254,13 @@ std::string profile_text(const std::vector<ModelFit>& models,
     text += fmt::format("description: {}\n", quoted(device));
   }
   if (machine.streaming_multiprocessors) {
-    text += coefficient_line({"streaming_multiprocessors",
-                              fmt::format("{}", *machine.streaming_multiprocessors),
-                              "",
-                              "",
-                              0},
-                             origin);
+    const Estimate count{"streaming_multiprocessors",
+                         fmt::format("{}", *machine.streaming_multiprocessors),
+                         "",
+                         "",
+                         0};
+    text +=
+        coefficient_line(count, options.multiprocessors > 0 ? Origin{"datasheet", "", 0} : origin);
   }
   constexpr std::array kSections = {
       "kernel_launch", "gemm", "attention", "pointwise", "collectives", "multi_node"};
@@ -290,6 +280,21 @@ std::string profile_text(const std::vector<ModelFit>& models,
                 : fmt::format("{}:\n{}", section, indented(body, "  "));
   }
   return text;
+}
+
+/// Of the device, by its environments or else as stated. Throws Error (input) when the two differ.
+std::optional<std::int64_t> multiprocessors_of(const std::vector<Environment>& environments,
+                                               const FitOptions& options) {
+  const auto measured =
+      common<std::int64_t>(environments, [](const auto& e) { return e.processors; });
+  if (measured > 0 && options.multiprocessors > 0 && measured != options.multiprocessors) {
+    refuse(fmt::format("the device has {} multiprocessors by its environments, and {} are stated",
+                       measured,
+                       options.multiprocessors),
+           "leave --multiprocessors out");
+  }
+  const std::int64_t count = std::max(measured, options.multiprocessors);
+  return count > 0 ? std::optional(count) : std::nullopt;
 }
 
 /// The tables of residuals of all collectives over the costs of a profile.
@@ -427,6 +432,16 @@ FitResult fit_profile(const MeasurementSet& set, const FitOptions& options) {
     }
   }
   const std::vector<Environment> environments = environments_of(set, rows);
+  std::set<std::string> libraries;
+  for (const Environment& environment : environments) {
+    libraries.insert(environment.nccl);
+  }
+  libraries.erase("");
+  if (libraries.size() > 1) {
+    result.notes.push_back(
+        fmt::format("{} versions of NCCL are fitted together: single sizes may differ by half",
+                    libraries.size()));
+  }
   Fitting fitting;
   fitting.origin.seed = options.seed;
   std::string source = options.source;
@@ -440,11 +455,7 @@ FitResult fit_profile(const MeasurementSet& set, const FitOptions& options) {
   fitting.surroundings.nic_rate = options.nic_rate;
   cost::MachineCosts& machine = fitting.surroundings.machine;
   machine.pointwise.memory_peak = options.gpu.memory_bandwidth;
-  const auto processors =
-      common<std::int64_t>(environments, [](const auto& e) { return e.processors; });
-  if (processors > 0) {
-    machine.streaming_multiprocessors = processors;
-  }
+  machine.streaming_multiprocessors = multiprocessors_of(environments, options);
 
   const std::vector<Measurement> collectives = collective_rows(rows, options, chooser);
   result.achieved = achieved_rates(collectives, options);
@@ -462,6 +473,11 @@ FitResult fit_profile(const MeasurementSet& set, const FitOptions& options) {
                        [&](const Measurement& row) {
                          const auto& point = std::get<GemmPoint>(row.point);
                          return std::min(point.n, point.k) >= options.least_width;
+                       });
+  gemms = chooser.keep(gemms,
+                       fmt::format("matrix products of fewer than {} rows", options.least_rows),
+                       [&](const Measurement& row) {
+                         return std::get<GemmPoint>(row.point).m >= options.least_rows;
                        });
   std::vector<Measurement> attention = only<AttentionPoint>(rows);
   const ElementType attention_type = usual_type<AttentionPoint>(attention);

@@ -18,13 +18,16 @@ struct FitOptions {
   BytesPerSecond nic_rate;  // of one GPU, one direction; 0: not known
   std::uint64_t seed = 1;   // of the resampling behind intervals
   bool accept_slow_fabric = false;
+  /// Of the device, where its environments do not say; 0: not known.
+  std::int64_t multiprocessors = 0;
   std::string device;  // rows of environments with this device; empty: there is only one
   std::string source;  // of every coefficient; empty: what the environments say
   /// Kernels of attention that take the place of one of a profile: {"eigen", "flash2"}.
   std::map<std::string, std::string> kernels;
   /// Shorter sequences and narrower products are left out; 0: nothing is.
   Tokens least_tokens;
-  std::int64_t least_width = 0;
+  std::int64_t least_width = 0;  // of n and k
+  std::int64_t least_rows = 0;   // m
 };
 
 /// What a fabric carried at best beside its line rate.

@@ -205,51 +205,14 @@ std::string kernel_yaml(const PassKeys& keys,
   return text;
 }
 
-void fit_kernel(const std::string& kernel, const std::vector<Measurement>& rows, Fitting& fitting) {
+FitJob kernel_job(const std::string& kernel,
+                  const PassKeys& keys,
+                  const std::vector<Measurement>& rows) {
   FitJob job;
   job.section = "attention";
   job.name = kernel;
   job.form_name = "A1";
   job.extent = "tokens";
-  ModelFit failed;
-  failed.section = job.section;
-  failed.name = job.name;
-  failed.form = job.form_name;
-  auto* const costs = attention_kernel(fitting.surroundings.machine.attention, kernel);
-  if (costs == nullptr) {
-    failed.absent = fmt::format(
-        "a profile has no kernel '{}': --kernel {}=flash2, flash3 or cudnn says whose place it "
-        "takes",
-        kernel,
-        kernel);
-  } else if (!fitting.surroundings.machine.streaming_multiprocessors) {
-    failed.absent = "the environment does not say how many multiprocessors the device has";
-  }
-  // Long kernels may run at a lower clock: the rate comes from the others where there are any.
-  std::vector<Measurement> short_rows;
-  std::vector<Measurement> long_rows;
-  for (const Measurement& row : rows) {
-    (row.timing.median > kLongKernel ? long_rows : short_rows).push_back(row);
-  }
-  const bool apart = pass_keys(short_rows) == pass_keys(rows);
-  const PassKeys keys = pass_keys(rows);
-  std::set<std::int64_t> head_dims;
-  for (const auto& key : keys) {
-    head_dims.insert(key.first);
-  }
-  if (failed.absent.empty() && keys.empty()) {
-    failed.absent = "no head dimension has two lengths";
-  }
-  if (failed.absent.empty() && head_dims.size() > cost::AttentionKernelCosts::kMostHeadDims) {
-    failed.absent = fmt::format("{} head dimensions, and a profile holds {}",
-                                head_dims.size(),
-                                cost::AttentionKernelCosts::kMostHeadDims);
-  }
-  if (!failed.absent.empty()) {
-    fitting.models.push_back(failed);
-    return;
-  }
-
   job.form.start = {least_seconds(rows)};
   for (const auto& key : keys) {
     // the inverse of the best rate that a row reached, and 128 key rows of it
@@ -266,7 +229,7 @@ void fit_kernel(const std::string& kernel, const std::vector<Measurement>& rows,
     }
     job.form.start.insert(job.form.start.end(), {best, 128 * best});
   }
-  for (const Measurement& row : apart ? short_rows : rows) {
+  for (const Measurement& row : rows) {
     const auto& point = std::get<AttentionPoint>(row.point);
     if (place_of(keys, point) < keys.size()) {
       const auto tokens = static_cast<double>(point.query_tokens.value());
@@ -284,21 +247,83 @@ void fit_kernel(const std::string& kernel, const std::vector<Measurement>& rows,
     job.readings.push_back({path + " E", rate(1 + 2 * i), flop_rate_text});
     job.readings.push_back({path + " tau", quotient(2 + 2 * i, 1 + 2 * i), number_text});
   }
-  ModelFit fit = fit_model(job, fitting.surroundings, fitting.origin);
-  if (fit.absent.empty()) {
-    std::map<std::int64_t, Estimate> sustained;
-    if (apart && !long_rows.empty()) {
-      sustained = fit_sustained(long_rows, fitting, **costs);
+  return job;
+}
+
+/// Why a kernel cannot be fitted; empty when it can.
+std::string obstacle(const std::string& kernel, const PassKeys& keys, Fitting& fitting) {
+  cost::MachineCosts& machine = fitting.surroundings.machine;
+  std::set<std::int64_t> head_dims;
+  for (const auto& key : keys) {
+    head_dims.insert(key.first);
+  }
+  if (attention_kernel(machine.attention, kernel) == nullptr) {
+    return "a profile has no such kernel; --kernel says whose place it takes: flash2, flash3 or "
+           "cudnn";
+  }
+  if (!machine.streaming_multiprocessors) {
+    return "how many multiprocessors the device has is not known: --multiprocessors";
+  }
+  if (keys.empty()) {
+    return "no head dimension has two lengths";
+  }
+  if (head_dims.size() > cost::AttentionKernelCosts::kMostHeadDims) {
+    return fmt::format("{} head dimensions, and a profile holds {}",
+                       head_dims.size(),
+                       cost::AttentionKernelCosts::kMostHeadDims);
+  }
+  return "";
+}
+
+/// From this share on, long kernels keep the rate of the others.
+constexpr double kKeepsItsRate = 0.98;
+
+bool keeps_its_rate(const cost::AttentionKernelCosts& kernel) {
+  return std::all_of(kernel.head_dims.begin(), kernel.head_dims.end(), [](const auto& row) {
+    return row.sustained >= kKeepsItsRate;
+  });
+}
+
+void fit_kernel(const std::string& kernel, const std::vector<Measurement>& rows, Fitting& fitting) {
+  const PassKeys keys = pass_keys(rows);
+  const std::string why_not = obstacle(kernel, keys, fitting);
+  if (!why_not.empty()) {
+    ModelFit absent;
+    absent.section = "attention";
+    absent.name = kernel;
+    absent.form = "A1";
+    absent.absent = why_not;
+    fitting.models.push_back(std::move(absent));
+    return;
+  }
+  // Long kernels may run at a lower clock: the rate comes from the others where there are any.
+  std::vector<Measurement> short_rows;
+  std::vector<Measurement> long_rows;
+  for (const Measurement& row : rows) {
+    (row.timing.median > kLongKernel ? long_rows : short_rows).push_back(row);
+  }
+  const bool apart = !long_rows.empty() && pass_keys(short_rows) == keys;
+  ModelFit fit = fit_model(
+      kernel_job(kernel, keys, apart ? short_rows : rows), fitting.surroundings, fitting.origin);
+  std::map<std::int64_t, Estimate> sustained;
+  if (apart && fit.absent.empty()) {
+    auto& costs = *attention_kernel(fitting.surroundings.machine.attention, kernel);
+    sustained = fit_sustained(long_rows, fitting, *costs);
+    if (keeps_its_rate(*costs)) {
+      fit = fit_model(kernel_job(kernel, keys, rows), fitting.surroundings, fitting.origin);
+      fit.notes.emplace_back("kernels of more than 10 ms keep the rate of shorter ones");
+      sustained.clear();
     }
+  } else if (fit.absent.empty()) {
+    fit.notes.emplace_back(
+        "no kernels of more than 10 ms beside shorter ones: a lower clock in long kernels is not "
+        "known");
+  }
+  if (fit.absent.empty()) {
     fit.yaml = kernel_yaml(keys, fit.estimates, sustained, fitting.origin);
     for (const auto& [head_dim, estimate] : sustained) {
       fit.estimates.push_back(estimate);
       fit.estimates.back().key = fmt::format("{} sustained", head_dim);
-    }
-    if (sustained.empty()) {
-      fit.notes.emplace_back(
-          "no kernel of more than 10 ms beside shorter ones: a lower clock in long kernels is not "
-          "known");
     }
   }
   fitting.models.push_back(std::move(fit));

@@ -7,6 +7,7 @@
 #include <Eigen/Dense>
 #include <fmt/format.h>
 
+#include "calibrate/fit/model_fit.h"
 #include "calibrate/measurement/csv.h"
 #include "sim/core/error.h"
 #include "sim/core/printable.h"
@@ -207,7 +208,7 @@ std::string law_yaml(const LawFit& fit, const std::string& source) {
                         milliseconds(values.at(i) - margin),
                         milliseconds(values.at(i) + margin),
                         fit.rows,
-                        source);
+                        quoted(source));
   }
   return text;
 }

@@ -40,6 +40,17 @@ std::string number_text(double value) {
   return to_text(rounded(value));
 }
 
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char character : text) {
+    if (character == '"' || character == '\\') {
+      result += '\\';
+    }
+    result += static_cast<unsigned char>(character) < 0x20 ? ' ' : character;
+  }
+  return result + '"';
+}
+
 std::string coefficient_line(const Estimate& estimate, const Origin& origin) {
   std::string text = fmt::format("{}: {{value: {}", estimate.key, estimate.value);
   if (!estimate.low.empty()) {

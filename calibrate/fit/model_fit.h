@@ -63,7 +63,10 @@ struct Reading {
 [[nodiscard]] std::string flop_rate_text(double flops_per_second);
 [[nodiscard]] std::string number_text(double value);
 
-/// Where the coefficients of every estimate come from.
+/// A text in double quotes, as YAML takes it.
+[[nodiscard]] std::string quoted(const std::string& text);
+
+/// Where the coefficients of every estimate come from. `source` stands as YAML takes it.
 struct Origin {
   std::string source;
   std::string date;  // empty when not known

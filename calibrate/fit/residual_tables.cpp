@@ -17,6 +17,11 @@ namespace {
 /// The last row stands this factor beyond the largest payload, or the table's own last step if that
 /// is larger.
 constexpr double kLastStep = 4;
+/// Where the slope at a payload is looked at, and how much of it is counted on: it grows until
+/// there.
+constexpr double kNear = 1.001;
+constexpr double kSure = 0.99;
+constexpr double kNothing = 1e-6;  // of a unit: what rounding leaves of a whole number
 /// Parts of a step in which the closed form's slope is looked at.
 constexpr int kParts = 8;
 
@@ -35,14 +40,16 @@ class ClosedForm {
   /// The least slope of log seconds over log payload between two payloads.
   [[nodiscard]] double least_slope(double from, double to) {
     const double step = std::log(to / from) / kParts;
-    double least = std::numeric_limits<double>::infinity();
     double before = log_seconds(from);
+    // the slope at the near end, where that of a sum of powers is least
+    const double near = std::ceil(from * kNear);
+    double least = (log_seconds(near) - before) / std::log(near / from);
     for (int part = 1; part <= kParts; ++part) {
       const double here = log_seconds(from * std::exp(step * part));
       least = std::min(least, (here - before) / step);
       before = here;
     }
-    return std::max(least, 0.0);
+    return std::max(kSure * least, 0.0);
   }
 
  private:
@@ -77,6 +84,12 @@ std::vector<double> not_falling(const std::vector<double>& values) {
   return result;
 }
 
+/// To five digits, as it is written: rounded down, it could make more bytes faster.
+double rounded_up(double factor) {
+  const double unit = std::pow(10, std::floor(std::log10(factor)) - 4);
+  return parse_number(fmt::format("{:.5g}", std::ceil(factor / unit - kNothing) * unit));
+}
+
 /// The rows of one group shape: log seconds by payload, averaged.
 using Curve = std::map<std::int64_t, std::pair<double, int>>;
 
@@ -96,8 +109,9 @@ cost::GroupResiduals table_of(cost::Group group, const Curve& curve, ClosedForm 
       const double step = std::log(payloads[i] / payloads[i - 1]);
       residual = std::max(residual, before - step * form.least_slope(payloads[i - 1], payloads[i]));
     }
-    before = residual;
-    result.table.push_back({Bytes(static_cast<std::int64_t>(payloads[i])), std::exp(residual)});
+    const double factor = rounded_up(std::exp(residual));
+    before = std::log(factor);
+    result.table.push_back({Bytes(static_cast<std::int64_t>(payloads[i])), factor});
   }
   double end =
       payloads.back() * std::max(kLastStep, payloads.back() / payloads[payloads.size() - 2]);
@@ -165,7 +179,7 @@ std::string residuals_yaml(const cost::ResidualTables& tables) {
       for (const cost::Residual& row : group.table) {
         const char* const comma = payloads.empty() ? "" : ", ";
         payloads += comma + to_text(row.payload);
-        factors += fmt::format("{}{:.4g}", comma, row.factor);
+        factors += fmt::format("{}{:.5g}", comma, row.factor);
       }
       text += fmt::format("    - ranks: {}\n      ranks_per_node: {}\n",
                           group.group.ranks,
