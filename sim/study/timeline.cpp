@@ -84,30 +84,47 @@ ledger::TimelineSlice slice_of(const Schedule& schedule,
 
 using Places = std::map<std::pair<std::int64_t, TaskId>, std::size_t>;
 
-/// When a rank had come to a task: what came before it on its streams and what it waits for is
-/// over.
+/// The task before it on a stream that it occupies.
+std::optional<TaskId> before_on(const Schedule& schedule, engine::StreamSlot slot, TaskId id) {
+  const auto tasks = schedule.tasks_of(slot);
+  const auto own = std::lower_bound(tasks.begin(), tasks.end(), id);
+  return own == tasks.begin() ? std::nullopt : std::optional(*(own - 1));
+}
+
+/// What a task waits for on other streams: for tensors, and where a blocking task holds the compute
+/// stream too.
+std::vector<TaskId> waits_across_streams(const Schedule& schedule, TaskId id) {
+  const Task& task = schedule.task(id);
+  std::vector<TaskId> earlier;
+  if (task.slot == engine::kComputeSlot || task.also_compute) {
+    const std::optional<TaskId> before = before_on(schedule, engine::kComputeSlot, id);
+    if (before && schedule.task(*before).slot != task.slot) {
+      earlier.push_back(*before);
+    }
+  }
+  for (const engine::Wait& wait : schedule.waits(task)) {
+    const TaskId waited_for = schedule.tasks_of(wait.slot)[wait.ordinal];
+    if (std::find(earlier.begin(), earlier.end(), waited_for) == earlier.end()) {
+      earlier.push_back(waited_for);
+    }
+  }
+  return earlier;
+}
+
+/// When a rank had come to a task: what came before it on its stream and what it waits for is over.
 Seconds arrival(const Schedule& schedule,
                 const ledger::Timeline& timeline,
                 const Places& place,
                 const engine::TaskRecord& record) {
-  const Task& task = schedule.task(record.task);
   Seconds arrived(0);
   const auto after = [&](TaskId earlier) {
     arrived = std::max(arrived, timeline.slices[place.at({record.rank, earlier})].end);
   };
-  const auto after_stream = [&](engine::StreamSlot slot) {
-    const auto tasks = schedule.tasks_of(slot);
-    const auto own = std::lower_bound(tasks.begin(), tasks.end(), record.task);
-    if (own != tasks.begin()) {
-      after(*(own - 1));
-    }
-  };
-  after_stream(task.slot);
-  if (task.also_compute) {
-    after_stream(engine::kComputeSlot);
+  if (const auto before = before_on(schedule, schedule.task(record.task).slot, record.task)) {
+    after(*before);
   }
-  for (const engine::Wait& wait : schedule.waits(task)) {
-    after(schedule.tasks_of(wait.slot)[wait.ordinal]);
+  for (const TaskId earlier : waits_across_streams(schedule, record.task)) {
+    after(earlier);
   }
   return arrived;
 }
@@ -204,8 +221,7 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
   timeline.critical_path =
       *engine::critical_path(schedule, machine, step->options, kTermsTried, on_path);
   for (const engine::TaskRecord& record : records) {
-    for (const engine::Wait& wait : schedule.waits(schedule.task(record.task))) {
-      const TaskId waited_for = schedule.tasks_of(wait.slot)[wait.ordinal];
+    for (const TaskId waited_for : waits_across_streams(schedule, record.task)) {
       timeline.waits.push_back(
           {place.at({record.rank, waited_for}), place.at({record.rank, record.task})});
     }

@@ -218,9 +218,9 @@ TEST_CASE("when tokens and ranks grow together Ulysses' activations stay, Megatr
       "  - {name: u, ulysses: 8, zero: {stage: 0}}\n  - {name: m, tensor_parallel: 8}\n",
       "sweep:\n"
       "  - {workload.sequence: 16K, plans.u.ulysses: 2, plans.m.tensor_parallel: 2, "
-      "cluster.node.gpus: 2}\n"
+      "cluster.node.gpus: 2, cluster.node.nics_per_node: 2}\n"
       "  - {workload.sequence: 64K, plans.u.ulysses: 8, plans.m.tensor_parallel: 8, "
-      "cluster.node.gpus: 8}\n");
+      "cluster.node.gpus: 8, cluster.node.nics_per_node: 8}\n");
   const ProgramRun run = run_trireme("sweep '" + study.string() + "' --json");
   REQUIRE(run.exit_code == 0);
   const Json document = Json::parse(run.out);
@@ -258,7 +258,7 @@ TEST_CASE("explain's terms sum to compare's total", "[cli]") {
     CAPTURE(plan);
     const std::string chosen = std::string(kStudy) + " --json --plan " + plan;
     const Json explained = Json::parse(run_trireme("explain " + chosen).out);
-    const Json compared = Json::parse(run_trireme("compare " + chosen).out);
+    const Json compared = Json::parse(run_trireme("compare --engine both " + chosen).out);
     std::int64_t sent = 0;
     for (const Json& term : explained["terms"]) {
       if (term["quantity"] == "sent_bytes") {
@@ -393,10 +393,12 @@ TEST_CASE("a report is written whole or not at all", "[cli]") {
   CHECK(run_trireme(command).exit_code == 0);
   CHECK(read_file(target / "report.md").find("| 16K | m | fits |") != std::string::npos);
   CHECK(read_file(target / "table.csv").find("\nm,16384,fits,") != std::string::npos);
-  CHECK(std::distance(fs::directory_iterator(target), fs::directory_iterator()) == 2);
+  CHECK(std::distance(fs::directory_iterator(target), fs::directory_iterator()) == 3);
+  CHECK(fs::exists(target / "timeline-m.svg"));
 
   fs::remove(target / "report.md");
   fs::remove(target / "table.csv");
+  fs::remove(target / "timeline-m.svg");
   fs::create_directory(target / "report.md");  // the second file cannot be written
   const ProgramRun blocked = run_trireme(command);
   CHECK(blocked.exit_code == 2);
