@@ -77,17 +77,11 @@ ExitCode run_legal(const Invocation& call) {
       *gpus,
       tensor_parallel.value_or(1),
       sequence ? std::optional<std::int64_t>(sequence->value()) : std::nullopt);
-  switch (call.format) {
-    case Format::json:
-      write_result(call, report::to_json(result));
-      break;
-    case Format::csv:
-      write_result(call, report::to_csv(result));
-      break;
-    case Format::table:
-      write_result(call, report::to_terminal(result, call.color));
-      break;
-  }
+  write_result_as(
+      call,
+      [&] { return report::to_json(result); },
+      [&] { return report::to_csv(result); },
+      [&] { return report::to_terminal(result, call.color); });
   return ExitCode::done;
 }
 

@@ -29,7 +29,9 @@ std::optional<double> value_of(const config::StudySpec& study,
   }
   const std::optional<double> value = asked.quantity->of_plan(ledgers, asked.selection);
   if (!value) {
-    problem = fmt::format("{}: {}", plan, ledgers.result.reasons.back());
+    const std::vector<std::string>& reasons = ledgers.result.reasons;
+    problem =
+        fmt::format("{}: {}", plan, reasons.empty() ? "the quantity is not known" : reasons.back());
   }
   return value;
 }
