@@ -101,9 +101,7 @@ std::optional<config::LawSpec> law_of(const Invocation& call) {
 void note_result(const ledger::StudyResult& result) {
   note(fmt::format("seconds by profile {}, {}; accuracy band: none yet",
                    result.profile,
-                   result.engine == ledger::Engine::both
-                       ? "both engines"
-                       : fmt::format("{} engine", name(result.engine))));
+                   report::engine_in_words(result.engine)));
   for (const std::string& said : report::what_if_sentences(result.rows)) {
     note(said);
   }

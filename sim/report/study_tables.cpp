@@ -463,6 +463,11 @@ std::string why_the_others_lose(const std::vector<PlanResult>& rows) {
   return fmt::format("{} is the fastest that fits: {}.", winner.plan, text);
 }
 
+std::string engine_in_words(ledger::Engine engine) {
+  return engine == ledger::Engine::both ? "both engines"
+                                        : fmt::format("the {} engine", name(engine));
+}
+
 std::vector<std::string> reasons_of(const PlanResult& row) {
   std::vector<std::string> reasons;
   if (row.numbers && row.verdict == Verdict::fits) {
@@ -559,11 +564,12 @@ std::string to_markdown(const ledger::StudyResult& result,
       "Which plan trains `{}` fastest on {} GPUs of `{}`, and which fit?\n"
       "Bytes and peak memory are exact sums over the step program of each plan; seconds follow "
       "from\n"
-      "the coefficients of profile `{}`. Accuracy band: none yet.\n\n",
+      "the coefficients of profile `{}`, by {}. Accuracy band: none yet.\n\n",
       result.model,
       result.gpus,
       result.cluster,
-      result.profile);
+      result.profile,
+      engine_in_words(result.engine));
   text += bullets(result.settings);
   text += bullets(what_if_sentences(result.rows));
   text += "\n## Results\n\n";

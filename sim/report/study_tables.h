@@ -31,6 +31,9 @@ namespace trireme::report {
 /// seconds; the points of one plan with the same reason in one line.
 [[nodiscard]] std::vector<std::string> problems(const std::vector<ledger::PlanResult>& rows);
 
+/// "the event engine", "both engines".
+[[nodiscard]] std::string engine_in_words(ledger::Engine engine);
+
 /// Why a plan has its verdict, what its numbers leave out, and what is to be known about them.
 [[nodiscard]] std::vector<std::string> reasons_of(const ledger::PlanResult& row);
 

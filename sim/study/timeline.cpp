@@ -130,43 +130,75 @@ Seconds arrival(const Schedule& schedule,
 }
 
 /// Of every collective that drawn ranks meet in, who came last and who had to wait for it.
-void add_meetings(const Schedule& schedule,
-                  const engine::RankClasses& classes,
-                  std::span<const engine::TaskRecord> records,
-                  const Places& place,
-                  ledger::Timeline& timeline) {
-  if (classes.first_rank.size() < 2) {
-    return;
-  }
-  const engine::Meetings meetings(schedule, classes);
-  for (const engine::TaskRecord& record : records) {
-    const Task& task = schedule.task(record.task);
-    const program::Op& op = schedule.program().op(task.op);
+class MeetingFinder {
+ public:
+  MeetingFinder(const Schedule& schedule,
+                const engine::RankClasses& classes,
+                const Places& place,
+                ledger::Timeline& timeline)
+      : schedule_(schedule),
+        classes_(classes),
+        meetings_(schedule, classes),
+        place_(place),
+        timeline_(timeline) {}
+
+  void add(const engine::TaskRecord& record) {
+    const Task& task = schedule_.task(record.task);
+    const program::Op& op = schedule_.program().op(task.op);
     if (op.function != program::Function::collective) {
-      continue;
+      return;
     }
-    const std::uint32_t who = classes.class_of_rank[static_cast<std::size_t>(record.rank)];
-    const auto partners = engine::meets_neighbours(op)
-                              ? meetings.neighbours(who, meetings.ring_of(task.slot, op))
-                              : meetings.members(meetings.of(who, task.slot));
-    const Seconds arrived = arrival(schedule, timeline, place, record);
-    std::int64_t last = record.rank;
-    Seconds latest = arrived;
-    for (const std::uint32_t partner : partners) {
-      engine::TaskRecord theirs = record;
-      theirs.rank = classes.first_rank[partner];
-      const Seconds came = arrival(schedule, timeline, place, theirs);
-      if (came > latest) {
-        latest = came;
-        last = theirs.rank;
+    const std::uint32_t who = classes_.class_of_rank[static_cast<std::size_t>(record.rank)];
+    if (engine::meets_neighbours(op)) {
+      const auto partners = meetings_.neighbours(who, meetings_.ring_of(task.slot, op));
+      add_wait(record, last_of(record, partners));
+      return;
+    }
+    const auto members = meetings_.members(meetings_.of(who, task.slot));
+    if (who == members.front()) {  // for all of them, once
+      const engine::TaskRecord last = last_of(record, members);
+      for (const std::uint32_t member : members) {
+        add_wait(same_task(record, member), last);
       }
     }
-    if (last != record.rank) {
-      timeline.meetings.push_back(
-          {place.at({last, record.task}), place.at({record.rank, record.task})});
+  }
+
+ private:
+  [[nodiscard]] engine::TaskRecord same_task(engine::TaskRecord record, std::uint32_t who) const {
+    record.rank = classes_.first_rank[who];
+    return record;
+  }
+
+  /// The same task of the first of `ranks` to which none came later.
+  [[nodiscard]] engine::TaskRecord last_of(const engine::TaskRecord& record,
+                                           std::span<const std::uint32_t> ranks) const {
+    engine::TaskRecord last = record;
+    Seconds latest = arrival(schedule_, timeline_, place_, record);
+    for (const std::uint32_t who : ranks) {
+      const engine::TaskRecord theirs = same_task(record, who);
+      const Seconds came = arrival(schedule_, timeline_, place_, theirs);
+      if (came > latest) {
+        latest = came;
+        last = theirs;
+      }
+    }
+    return last;
+  }
+
+  void add_wait(const engine::TaskRecord& waiting, const engine::TaskRecord& last) {
+    if (waiting.rank != last.rank && arrival(schedule_, timeline_, place_, waiting) <
+                                         arrival(schedule_, timeline_, place_, last)) {
+      timeline_.meetings.push_back(
+          {place_.at({last.rank, last.task}), place_.at({waiting.rank, waiting.task})});
     }
   }
-}
+
+  const Schedule& schedule_;
+  const engine::RankClasses& classes_;
+  engine::Meetings meetings_;
+  const Places& place_;
+  ledger::Timeline& timeline_;
+};
 
 }  // namespace
 
@@ -226,7 +258,11 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
           {place.at({record.rank, waited_for}), place.at({record.rank, record.task})});
     }
   }
-  add_meetings(schedule, engine::classes_of(program, step->options), records, place, timeline);
+  const engine::RankClasses classes = engine::classes_of(program, step->options);
+  MeetingFinder meetings(schedule, classes, place, timeline);
+  for (const engine::TaskRecord& record : records) {
+    meetings.add(record);
+  }
   return timeline;
 }
 
