@@ -108,9 +108,8 @@ struct FlopLedger {
 /// Seconds of one rank in a step.
 struct TimeLedger {
   Seconds step;
-  /// Time in which the compute stream waits for communication, and by what it waits for. The event
-  /// reader books all of what follows, the analytic one the sum alone: then step =
-  /// exposed_communication + exposed_host_copy + exposed_launch + compute_busy.
+  /// Time in which the compute stream waits for communication; for which of it, only the event
+  /// reader says. step = exposed_communication + exposed_host_copy + exposed_launch + compute_busy.
   Seconds exposed_communication;
   PerCollective<Seconds> exposed_by_collective{};
   Seconds exposed_host_copy;

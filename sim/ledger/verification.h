@@ -75,8 +75,8 @@ struct PlanVerification {
   // Of the rank that sent most, in one step.
   Counted sent;
   PerCollective<Counted> sent_by_collective{};
-  Counted peak;                    // the largest over ranks
-  PerPhase<Seconds> wall_clock{};  // of rank 0 in the last step
+  Counted peak;                         // the largest over ranks
+  PerPhase<Seconds> wall_clock{};       // of rank 0 in the last step
   std::optional<StepTiming> step_time;  // when it was asked for
   /// Why it is illegal, or what differs: each names operation and tensor.
   std::vector<std::string> messages;
