@@ -1,5 +1,5 @@
-// What `--version` says of the build. Defined in the library trireme::version, not in core: its text
-// changes with every commit.
+// What `--version` says of the build. Defined in the library trireme::version, not in core: its
+// text changes with every commit.
 #pragma once
 
 #include <string_view>

@@ -71,8 +71,8 @@ struct CollectiveBytes {
                                                Group group,
                                                std::int64_t position);
 
-/// One hop of a ring: a block of `block` elements goes to the rank `shift` positions further on, and
-/// one comes from as far back. Nothing in a group of one rank.
+/// One hop of a ring: a block of `block` elements goes to the rank `shift` positions further on,
+/// and one comes from as far back. Nothing in a group of one rank.
 [[nodiscard]] CollectiveBytes ring_hop_bytes(
     Elements block, ElementType type, Group group, std::int64_t position, std::int64_t shift);
 

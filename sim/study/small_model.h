@@ -13,7 +13,7 @@
 namespace trireme::study {
 
 enum class ModelSize : std::uint8_t {
-  least,  // what still has every case: for proving
+  least,   // what still has every case: for proving
   larger,  // what takes long enough to be timed
   stated   // what the study says
 };
