@@ -197,8 +197,9 @@ std::string kernel_yaml(const PassKeys& keys,
     }
     Estimate pass_rate = estimates[1 + 2 * i];
     Estimate overhead = estimates[2 + 2 * i];
-    pass_rate.key = "E";
-    overhead.key = "tau";
+    pass_rate.key =
+        std::string("E");  // an assigned literal is a false alarm of GCC 12's -Wrestrict
+    overhead.key = std::string("tau");
     text += keys[i].second == Pass::forward ? "    forward:\n" : "    backward:\n";
     text += indented(coefficient_line(pass_rate, origin) + coefficient_line(overhead, origin), 6);
   }

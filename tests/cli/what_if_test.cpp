@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
@@ -20,7 +21,7 @@ std::string write_study(const TemporaryFolder& folder, const std::string& more) 
              "cluster: h100-8x-nvlink\nworkload: {sequence: 8K}\n"
              "plans: [{name: m, use: megatron-sp}, {name: u, use: ulysses-zero3}]\n" +
                  more);
-  return "'" + path.string() + "'";
+  return fmt::format("'{}'", path.string());
 }
 
 TEST_CASE("compare by both engines has a column and fields of each", "[cli]") {
