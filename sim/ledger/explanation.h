@@ -50,6 +50,9 @@ struct Term {
   std::string formula;        // in words of `numbers`
   std::vector<TermNumber> numbers;
   std::string_view source;  // key in docs/bibliography.md
+  /// What NCCL picks for a collective's seconds: "ring, Simple (NCCL 2.27.7)". The profile's form
+  /// holds for what it picks; empty where there is no choice, or none is known.
+  std::string nccl_choice;
 };
 
 /// One tensor of the attention block as the program shapes it.

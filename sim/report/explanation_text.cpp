@@ -71,7 +71,8 @@ Table terms_table(const Explanation& explanation, TermQuantity quantity) {
                value_text(term),
                std::string(term.equation),
                formula_text(term),
-               std::string(term.source)});
+               term.nccl_choice.empty() ? std::string(term.source)
+                                        : fmt::format("{}; {}", term.source, term.nccl_choice)});
   }
   return table;
 }

@@ -273,6 +273,9 @@ Json term_object(const ledger::Term& term) {
     object["numbers"][std::string(put_in.name)] = to_json_value(put_in.value);
   }
   object["source"] = term.source;
+  if (!term.nccl_choice.empty()) {
+    object["nccl_choice"] = term.nccl_choice;
+  }
   return object;
 }
 
@@ -410,7 +413,8 @@ std::string to_csv(const ledger::Explanation& explanation) {
                                "equation",
                                "formula",
                                "numbers",
-                               "source"});
+                               "source",
+                               "nccl_choice"});
   for (const ledger::Term& term : explanation.terms) {
     std::string numbers;
     for (const ledger::TermNumber& put_in : term.numbers) {
@@ -431,7 +435,8 @@ std::string to_csv(const ledger::Explanation& explanation) {
                       std::string(term.equation),
                       std::string(term.formula),
                       numbers,
-                      std::string(term.source)});
+                      std::string(term.source),
+                      term.nccl_choice});
   }
   return text;
 }

@@ -8,14 +8,17 @@
 
 #include "sim/core/error.h"
 #include "sim/cost/collectives.h"
+#include "sim/engine/collective_payload.h"
 #include "sim/engine/event/critical_path.h"
 #include "sim/engine/event/schedule.h"
+#include "sim/engine/placement.h"
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/program/ownership.h"
 #include "sim/study/evaluate.h"
 #include "sim/study/kernel_terms.h"
+#include "sim/study/nccl.h"
 #include "sim/study/timeline.h"
 #include "sim/study/what_if.h"
 
@@ -68,8 +71,27 @@ Term operation_term(TermQuantity quantity, const ledger::TimeEntry& entry, const
   return term;
 }
 
+/// "ring, Simple (NCCL 2.27.7)", of a collective; empty where NCCL has no choice, or none is known.
+std::string nccl_choice_in_words(const Program& program,
+                                 const Op& op,
+                                 const config::ClusterSpec& cluster) {
+  if (op.function != Function::collective) {
+    return {};
+  }
+  const cost::Group group = engine::place(program.mesh(), op.group, cluster.gpus_per_node.value);
+  const auto pick = nccl_pick(cluster, op.collective, engine::payload_bytes(program, op), group);
+  if (!pick) {
+    return {};
+  }
+  return fmt::format("{}, {} (NCCL {})",
+                     name_in(cost::kNcclAlgorithmNames, pick->choice.algorithm),
+                     name_in(cost::kNcclProtocolNames, pick->choice.protocol),
+                     pick->release);
+}
+
 /// FLOPs and seconds of every operation, in program order: first all FLOPs, then all seconds.
 void add_operation_terms(const Program& program,
+                         const config::ClusterSpec& cluster,
                          const engine::Machine& machine,
                          std::vector<Term>& terms) {
   const std::vector<ledger::TimeEntry> entries = engine::time_entries(program, machine);
@@ -104,6 +126,7 @@ void add_operation_terms(const Program& program,
       term.value = entries[i].total.value();
     }
     explain_seconds(program, *ops[i], machine, term);
+    term.nccl_choice = nccl_choice_in_words(program, *ops[i], cluster);
     terms.push_back(std::move(term));
   }
 }
@@ -306,7 +329,7 @@ ledger::Explanation explain(const config::StudySpec& study,
   explanation.terms = sent_terms(program, machine.gpus_per_node, rank);
   const std::vector<Term> tensors = tensor_terms(program);
   explanation.terms.insert(explanation.terms.end(), tensors.begin(), tensors.end());
-  add_operation_terms(program, machine, explanation.terms);
+  add_operation_terms(program, study.cluster, machine, explanation.terms);
   const engine::Schedule schedule(program);
   if (const auto step = event_step(schedule, machine, study.what_if)) {
     explanation.critical_path =
