@@ -1,7 +1,10 @@
 #include "sim/config/what_if.h"
 
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -103,6 +106,27 @@ SlowRankSpec read_slow_rank(const Node& item, const std::string& path, const Clu
   return slow;
 }
 
+/// A rank stands once for each component and once for all of them: factors that pile up pass what a
+/// number holds.
+std::vector<SlowRankSpec> read_slow_ranks(const MapReader& what_if, const ClusterSpec& cluster) {
+  std::vector<SlowRankSpec> all;
+  std::map<std::pair<std::int64_t, std::optional<Component>>, SourceLocation> first;
+  for (const Node& item : what_if.items("slow_ranks")) {
+    SlowRankSpec slow = read_slow_rank(item, what_if.path_of("slow_ranks"), cluster);
+    const auto [earlier, is_new] =
+        first.try_emplace({slow.rank.value, slow.component}, slow.rank.where);
+    if (!is_new) {
+      throw Error(ErrorKind::input,
+                  slow.rank.where,
+                  fmt::format("rank: {} is slow a second time", slow.rank.value),
+                  "give it one factor, or one for each component",
+                  {{earlier->second, "the first one stands here"}});
+    }
+    all.push_back(std::move(slow));
+  }
+  return all;
+}
+
 JitterSpec read_jitter(const MapReader& map) {
   JitterSpec jitter;
   jitter.distribution = map.optional("distribution", word_of(kJitterWords), "log_normal");
@@ -128,9 +152,7 @@ WhatIfSpec read_what_if(const Node& written,
       defaults);
   WhatIfSpec spec;
   read_bandwidths(map, cluster, spec);
-  for (const Node& item : map.items("slow_ranks")) {
-    spec.slow_ranks.push_back(read_slow_rank(item, map.path_of("slow_ranks"), cluster));
-  }
+  spec.slow_ranks = read_slow_ranks(map, cluster);
   if (const Node* const jitter = map.find("jitter")) {
     spec.jitter =
         read_jitter(MapReader(*jitter,

@@ -117,13 +117,14 @@ bool encloses(const ArrowEnd& end) {
   return nanoseconds(end.slice.start) <= end.at && end.at < nanoseconds(end.slice.end);
 }
 
-/// Adds an arrow of the next number.
+/// Adds an arrow of the next number. Around a ring, the neighbour that came last may still wait for
+/// its other neighbour when the hop starts: its slice is not there yet, and there is no arrow.
 void add_arrow(std::string_view title,
                const ArrowEnd& from,
                const ArrowEnd& to,
                std::size_t& arrows,
                TraceEvents& events) {
-  if (!encloses(from) || !encloses(to)) {
+  if (!encloses(from) || !encloses(to) || from.at > to.at) {
     return;
   }
   const auto event = [&](std::string_view phase, const ledger::TimelineSlice& slice) {

@@ -215,6 +215,28 @@ TEST_CASE("trace: a slow rank has a process of its own, and the others wait for 
   CHECK(between_ranks > 0);
 }
 
+TEST_CASE("trace: around a ring no arrow ends before it starts", "[cli]") {
+  // With a jitter the four ranks hop at different times, and a rank whose neighbour came last may
+  // start before that neighbour does.
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "study.yaml";
+  write_file(
+      path,
+      "version: 1\n"
+      "model: {use: ulysses-study-8-layer, layers: 1}\n"
+      "cluster: {use: h100-8x-nvlink, node: {gpus: 4, nics_per_node: {value: 4, source: x}}}\n"
+      "workload: {sequence: 1K}\n"
+      "plans: [{name: m, tensor_parallel: 4, overlap: {tensor_parallel: ring_exchange}}]\n"
+      "what_if: {jitter: {relative: 0.2, runs: 1}}\n");
+  const ProgramRun run = run_trireme("trace '" + path.string() + "'");
+  REQUIRE(run.exit_code == 0);
+  const CheckedTrace trace = check_trace(Json::parse(run.out));
+  CHECK(trace.names.process.size() == 4);
+  CHECK(std::any_of(trace.arrows.begin(), trace.arrows.end(), [](const Arrow& arrow) {
+    return arrow.from.first != arrow.to.first;
+  }));
+}
+
 TEST_CASE("trace: compressed it is the same", "[cli]") {
   const TemporaryFolder folder;
   const std::string plain = run_trireme(kStudy + " --plan hybrid").out;
