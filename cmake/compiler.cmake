@@ -15,11 +15,16 @@ target_compile_options(trireme_compiler INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TRIREME_WARNINGS_AS_ERRORS}>>:-Werror=all-warnings>)
+# A test program's own code takes longer to compile than to run: trireme_tests() sets the property.
+set(is_test_program "$<BOOL:$<TARGET_PROPERTY:TRIREME_TEST_PROGRAM>>")
+target_compile_options(trireme_compiler INTERFACE
+  "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>,${is_test_program}>:-O1>")
 target_compile_definitions(trireme_compiler INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
 
 if(TRIREME_SANITIZE)
   target_compile_options(trireme_compiler INTERFACE
-    "$<$<COMPILE_LANGUAGE:CXX>:-O1;-fno-omit-frame-pointer;-fsanitize=${TRIREME_SANITIZE}>"
+    "$<$<COMPILE_LANGUAGE:CXX>:$<IF:${is_test_program},-O0,-O1>>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-g1;-fno-omit-frame-pointer;-fsanitize=${TRIREME_SANITIZE}>"
     $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
     # GCC 12 sees uninitialised members in instrumented code of the standard library's <regex>.
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
