@@ -7,7 +7,8 @@ file(GLOB embedded RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/topologies/nccl/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/profiles/*.yaml"
   "${PROJECT_SOURCE_DIR}/reports/*/law.yaml"
-  "${PROJECT_SOURCE_DIR}/reports/*/study.yaml")
+  "${PROJECT_SOURCE_DIR}/reports/*/study.yaml"
+  "${PROJECT_SOURCE_DIR}/tests/validation/cases/*.yaml")
 list(SORT embedded)
 
 set(TRIREME_EMBEDDED_FILES_SOURCE "${PROJECT_BINARY_DIR}/generated/embedded_files.cpp")

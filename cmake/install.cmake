@@ -4,7 +4,8 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS
     trireme_units trireme_core trireme_cost trireme_config trireme_program trireme_plan
-    trireme_ledger trireme_engine trireme_execute trireme_study trireme_report trireme_sim
+    trireme_ledger trireme_engine trireme_execute trireme_study trireme_validation trireme_report
+    trireme_sim
   EXPORT trireme_targets)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/sim"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/trireme"

@@ -25,8 +25,9 @@ ALLOWED = {
     "engine/execute": ["engine", "program", "cost", "ledger", "core", "units"],
     "study": ["config", "plan", "program", "engine", "engine/execute", "cost", "ledger", "core",
               "units"],
+    "validation": ["study", "engine", "plan", "program", "config", "ledger", "core", "units"],
     "report": ["ledger", "core", "units"],
-    "cli": ["study", "report", "ledger", "engine", "engine/execute", "cost", "plan", "program",
+    "cli": ["study", "validation", "report", "ledger", "engine", "engine/execute", "cost", "plan", "program",
             "config", "core", "units"],
 }
 

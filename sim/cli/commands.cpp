@@ -73,6 +73,11 @@ void add_verify(po::options_description& options) {
       "full-size", po::bool_switch(), "run the sizes that the study states: what compare predicts");
 }
 
+void add_validate(po::options_description& options) {
+  options.add_options()("markdown", po::bool_switch(), "print the page of docs/accuracy.md")(
+      "svg", po::bool_switch(), "draw predicted over expected, a row per source");
+}
+
 constexpr std::array kCommands = {
     Command{"compare",
             "which of my plans wins?",
@@ -135,6 +140,16 @@ constexpr std::array kCommands = {
             "  trireme legal --model path/config.json --gpus 16 --json\n",
             add_legal,
             run_legal},
+    Command{
+        "validate",
+        "how far off are you? published runs against predictions; exit code 5 beyond the bounds",
+        "[CASES.yaml]",
+        Writes::result,
+        "  trireme validate\n"
+        "  trireme validate my-runs.yaml --json\n"
+        "  trireme validate --markdown -o accuracy.md\n",
+        add_validate,
+        run_validate},
     Command{"models",
             "which models are there?",
             "",

@@ -1,5 +1,7 @@
-// Published and measured facts against predictions: every case below cases/, and the page and the
-// lines of README.md that report how far off they are.
+// Published and measured facts against predictions: every case below cases/, and the page, the
+// figure and the lines of README.md that report how far off they are.
+#include "sim/report/validation.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -8,56 +10,59 @@
 #include <vector>
 
 #include "sim/core/files.h"
+#include "sim/validation/validate.h"
 #include "tests/catch.h"
 #include "tests/support/golden.h"
-#include "tests/validation/case_file.h"
-#include "tests/validation/outcome.h"
 
 namespace trireme::validation {
 namespace {
 
 const std::filesystem::path kRoot = TRIREME_SOURCE_DIR;
 
-struct Run {
-  std::vector<CaseFile> files;
-  std::vector<Outcome> outcomes;  // point into `files`
-};
+const ledger::ValidationResult& run_all() {
+  static const ledger::ValidationResult result = [] {
+    const config::Library library{config::DataSource{}};
+    return validate(built_in_cases(library), library);
+  }();
+  return result;
+}
 
-Run run_all() {
-  const config::Library library{config::DataSource{}};
-  Run run;
-  const std::vector<std::string> keys =
-      bibliography_keys(read_text_file(kRoot / "docs" / "bibliography.md"));
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(kRoot / "tests" / "validation" / "cases")) {
-    paths.push_back(entry.path());
+/// Keys that items of docs/bibliography.md begin with.
+std::vector<std::string> bibliography_keys() {
+  constexpr std::string_view kItem = "\n- `";
+  const std::string markdown = read_text_file(kRoot / "docs" / "bibliography.md");
+  std::vector<std::string> keys;
+  for (std::size_t at = markdown.find(kItem); at != std::string::npos;
+       at = markdown.find(kItem, at)) {
+    at += kItem.size();
+    keys.push_back(markdown.substr(at, markdown.find('`', at) - at));
   }
-  std::sort(paths.begin(), paths.end());
-  for (const std::filesystem::path& path : paths) {
-    run.files.push_back(read_case_file(path, library, keys));
-  }
-  for (const CaseFile& file : run.files) {
-    const std::vector<Outcome> outcomes = evaluate_cases(file, library);
-    run.outcomes.insert(run.outcomes.end(), outcomes.begin(), outcomes.end());
-  }
-  return run;
+  return keys;
 }
 
 }  // namespace
 
 TEST_CASE("predictions agree with published facts", "[validation]") {
-  const Run run = run_all();
-  std::cout << outcome_table(run.outcomes) << '\n' << accuracy_summary(run.outcomes) << std::flush;
-  CHECK(run.outcomes.size() >= 30);
-  for (const Outcome& outcome : run.outcomes) {
-    INFO(outcome.id << " (" << to_text(outcome.asked->location) << "): " << outcome.asked->fact);
-    CHECK_FALSE(outcome.failed());
+  const ledger::ValidationResult& result = run_all();
+  std::cout << report::to_terminal(result, false) << std::flush;
+  CHECK(result.rows.size() >= 30);
+  for (const ledger::ValidationRow& row : result.rows) {
+    INFO(row.stated.id << ": " << row.stated.fact);
+    CHECK_FALSE(row.failed());
   }
 }
 
-TEST_CASE("docs/accuracy.md is what the cases give", "[validation][golden]") {
-  test::check_golden("../../docs/accuracy.md", accuracy_page(run_all().outcomes));
+TEST_CASE("every source of a case has an entry in the bibliography", "[validation]") {
+  const std::vector<std::string> keys = bibliography_keys();
+  for (const ledger::ValidationRow& row : run_all().rows) {
+    INFO(row.stated.id << ": " << row.stated.source);
+    CHECK(std::find(keys.begin(), keys.end(), row.stated.source) != keys.end());
+  }
+}
+
+TEST_CASE("docs/accuracy.md and its figure are what the cases give", "[validation][golden]") {
+  test::check_golden("../../docs/accuracy.md", report::accuracy_page(run_all(), "accuracy.svg"));
+  test::check_golden("../../docs/accuracy.svg", report::accuracy_figure(run_all()));
 }
 
 TEST_CASE("README.md shows the current validation error", "[validation][golden]") {
@@ -70,7 +75,7 @@ TEST_CASE("README.md shows the current validation error", "[validation][golden]"
   REQUIRE(first != std::string::npos);
   REQUIRE(last != std::string::npos);
   const std::size_t from = first + begin.size();
-  const std::string summary = accuracy_summary(run_all().outcomes);
+  const std::string summary = report::accuracy_summary(run_all());
   if (std::getenv("TRIREME_UPDATE_GOLDENS") != nullptr) {
     write_file_atomically(path, text.replace(from, last - from, summary));
     return;

@@ -1,8 +1,6 @@
 // What a validation case may ask of a plan: one row per quantity.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -12,16 +10,9 @@
 #include "sim/core/vocabulary.h"
 #include "sim/ledger/ledger.h"
 #include "sim/ledger/result.h"
+#include "sim/ledger/validation.h"
 
 namespace trireme::validation {
-
-/// The unit in which a case writes what it expects.
-enum class Dimension : std::uint8_t { bytes, seconds, flops_per_second, tokens, number };
-
-/// Under which heading of the summary a quantity's errors are counted.
-enum class Topic : std::uint8_t { bytes_sent, peak_memory, operations, step_time };
-inline constexpr std::array<std::string_view, 4> kTopicNames = {
-    "bytes sent", "peak memory", "operations", "step time"};
 
 /// The part of a ledger that is summed; an empty list stands for all of it.
 struct Selection {
@@ -45,8 +36,8 @@ struct PlanLedgers {
 struct Quantity {
   std::string_view name;
   std::string_view description;
-  Dimension dimension;
-  Topic topic;
+  ledger::Dimension dimension;
+  ledger::Topic topic;
   /// In base units; empty when it is not known. Null for what compares two plans over a sweep.
   std::optional<double> (*of_plan)(const PlanLedgers& plan, const Selection& selection);
   bool selects_bytes;  // phase, traffic and component narrow it

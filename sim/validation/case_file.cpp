@@ -1,20 +1,23 @@
-#include "tests/validation/case_file.h"
+#include "sim/validation/case_file.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <memory>
 #include <set>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "sim/config/bounds.h"
+#include "sim/config/embedded_files.h"
 #include "sim/config/map_reader.h"
 #include "sim/config/study_reader.h"
 #include "sim/config/words.h"
 #include "sim/config/yaml_reader.h"
 #include "sim/core/nearest.h"
 #include "sim/core/printable.h"
-#include "sim/study/evaluate.h"
 #include "sim/units/text.h"
 
 namespace trireme::validation {
@@ -22,9 +25,14 @@ namespace trireme::validation {
 using config::MapReader;
 using config::Node;
 using config::refuse;
+using ledger::Dimension;
+using ledger::Expectation;
+using ledger::Relation;
+using ledger::Role;
 
 namespace {
 
+constexpr std::string_view kCaseFolder = "tests/validation/cases/";
 constexpr config::Choice<Role> kRoleWords[] = {{"judged", Role::judged}, {"fitted", Role::fitted}};
 
 const Quantity* parse_quantity(std::string_view text) {
@@ -105,11 +113,12 @@ Selection read_selection(const MapReader& map, const Quantity& quantity) {
 Expectation read_expectation(const MapReader& map, Dimension dimension) {
   struct Form {
     const char* key;
-    Bound bound;
+    Relation relation;
   };
 
-  constexpr Form kForms[] = {
-      {"expected", Bound::value}, {"at_least", Bound::at_least}, {"at_most", Bound::at_most}};
+  constexpr Form kForms[] = {{"expected", Relation::equal},
+                             {"at_least", Relation::at_least},
+                             {"at_most", Relation::at_most}};
   const Form* form = nullptr;
   for (const Form& candidate : kForms) {
     const Node* const node = map.find(candidate.key);
@@ -129,10 +138,10 @@ Expectation read_expectation(const MapReader& map, Dimension dimension) {
            "write it as 'expected: 6.39 GiB'");
   }
   Expectation expected;
-  expected.bound = form->bound;
+  expected.relation = form->relation;
   expected.value =
       map.required(form->key, [&](std::string_view text) { return parse_amount(dimension, text); });
-  if (form->bound != Bound::value) {
+  if (form->relation != Relation::equal) {
     refuse_keys(map, {"tolerance"}, "a bound has none");
     return expected;
   }
@@ -205,7 +214,17 @@ void check_plan(const MapReader& map, std::string_view key, const config::StudyS
   }
 }
 
-ValidationCase read_case(const Node& node, const config::StudySpec& study) {
+/// Unit of the value: a ratio and a saving have none.
+Dimension dimension_of(const ValidationCase& one) {
+  return one.against == Against::ratio || one.against == Against::saving ? Dimension::number
+                                                                         : one.quantity->dimension;
+}
+
+/// `file` and `source` are those of the whole file.
+ValidationCase read_case(const Node& node,
+                         const config::StudySpec& study,
+                         const std::string& file,
+                         const std::string& source) {
   const MapReader map(
       node, "cases", {"name",        "where",           "fact",       "printed",   "quantity",
                       "phases",      "traffic",         "components", "items",     "plan",
@@ -214,11 +233,15 @@ ValidationCase read_case(const Node& node, const config::StudySpec& study) {
                       "assumptions", "known_deviation", "role"});
   ValidationCase one;
   one.location = map.where();
-  one.name = map.required("name", parse_word);
-  one.where = map.required("where", parse_word);
-  one.fact = map.required("fact", parse_word);
-  one.printed = map.required("printed", parse_word);
+  ledger::StatedFact& stated = one.stated;
+  stated.id = fmt::format("{}/{}", file, map.required("name", parse_word));
+  stated.source = source;
+  stated.where = map.required("where", parse_word);
+  stated.fact = map.required("fact", parse_word);
+  stated.printed = map.required("printed", parse_word);
   one.quantity = map.required("quantity", parse_quantity);
+  stated.quantity = one.quantity->name;
+  stated.topic = one.quantity->topic;
   one.selection = read_selection(map, *one.quantity);
   one.plan = map.required("plan", parse_word);
   read_other_plan(map, one);
@@ -226,48 +249,58 @@ ValidationCase read_case(const Node& node, const config::StudySpec& study) {
     check_plan(map, key, study);
   }
   one.sequences = read_sequences(map, study);
-  one.expected = read_expectation(map, one.dimension());
-  one.reason = map.required("reason", parse_word);
-  one.assumptions = list_of(map, "assumptions", parse_word);
-  one.known_deviation = map.maybe("known_deviation", parse_word);
-  one.role = map.optional("role", config::word_of(kRoleWords), "judged");
+  stated.dimension = dimension_of(one);
+  stated.expected = read_expectation(map, stated.dimension);
+  stated.reason = map.required("reason", parse_word);
+  stated.assumptions = list_of(map, "assumptions", parse_word);
+  stated.known_deviation = map.maybe("known_deviation", parse_word);
+  stated.role = map.optional("role", config::word_of(kRoleWords), "judged");
   return one;
 }
 
-Node read_study_node(const MapReader& map) {
+Node read_built_in(const config::EmbeddedFile& file) {
+  return config::read_yaml(
+      std::make_shared<const config::SourceText>(std::string(file.path), std::string(file.text)));
+}
+
+/// A built-in file by its path from the root of the source tree.
+Node read_built_in(const std::string& path) {
+  for (const config::EmbeddedFile& file : config::embedded_files()) {
+    if (file.path == path) {
+      return read_built_in(file);
+    }
+  }
+  throw std::logic_error("validation: no built-in file is named " + path);
+}
+
+Node read_study_node(const MapReader& map, StudyFiles studies) {
   const Node& written = map.node("study");
   if (written.is_map()) {
     return written;
   }
   const std::filesystem::path folder = std::filesystem::path(map.where().file).parent_path();
-  const std::string file = map.required("study", parse_word);
-  return config::read_yaml_file((folder / file).lexically_normal(), written.where());
+  const std::filesystem::path file =
+      (folder / map.required("study", parse_word)).lexically_normal();
+  return studies == StudyFiles::built_in ? read_built_in(file.string())
+                                         : config::read_yaml_file(file, written.where());
 }
 
 }  // namespace
 
-CaseFile read_cases(const Node& root,
-                    const config::Library& library,
-                    std::span<const std::string> bibliography) {
+CaseFile read_cases(const Node& root, const config::Library& library, StudyFiles studies) {
   const MapReader map(root, "", {"version", "source", "study", "cases"});
   static_cast<void>(map.required("version", config::parse_version));
+  const std::string name = std::filesystem::path(map.where().file).stem().string();
+  const std::string source = map.required("source", parse_word);
   CaseFile file;
-  file.name = std::filesystem::path(map.where().file).stem().string();
-  file.source = map.required("source", [&](std::string_view text) {
-    if (std::find(bibliography.begin(), bibliography.end(), text) == bibliography.end()) {
-      throw BadText(in_quotes(text) + " is no key of docs/bibliography.md",
-                    hint_near(text, bibliography));
-    }
-    return std::string(text);
-  });
-  file.study = read_study_node(map);
+  file.study = read_study_node(map, studies);
   const config::StudySpec study = config::read_study(file.study, library);
-  std::set<std::string> names;
+  std::set<std::string> ids;
   for (const Node& item : map.items("cases")) {
-    file.cases.push_back(read_case(item, study));
-    if (!names.insert(file.cases.back().name).second) {
+    file.cases.push_back(read_case(item, study, name, source));
+    if (!ids.insert(file.cases.back().stated.id).second) {
       refuse(item.where(),
-             fmt::format("a second case is named {}", in_quotes(file.cases.back().name)),
+             fmt::format("a second case is named {}", in_quotes(item.find("name")->text)),
              "give each case of a file a name of its own");
     }
   }
@@ -277,10 +310,14 @@ CaseFile read_cases(const Node& root,
   return file;
 }
 
-CaseFile read_case_file(const std::filesystem::path& path,
-                        const config::Library& library,
-                        std::span<const std::string> bibliography) {
-  return read_cases(config::read_yaml_file(path), library, bibliography);
+std::vector<CaseFile> built_in_cases(const config::Library& library) {
+  std::vector<CaseFile> files;
+  for (const config::EmbeddedFile& file : config::embedded_files()) {
+    if (file.path.starts_with(kCaseFolder)) {
+      files.push_back(read_cases(read_built_in(file), library, StudyFiles::built_in));
+    }
+  }
+  return files;
 }
 
 config::StudySpec study_at(const CaseFile& file,
@@ -292,17 +329,6 @@ config::StudySpec study_at(const CaseFile& file,
   const config::Position position = workload->position;
   workload->set("sequence", position, config::make_text(sequence, position));
   return config::read_study(root, library);
-}
-
-std::vector<std::string> bibliography_keys(const std::string& markdown) {
-  constexpr std::string_view kItem = "\n- `";
-  std::vector<std::string> keys;
-  for (std::size_t at = markdown.find(kItem); at != std::string::npos;
-       at = markdown.find(kItem, at)) {
-    at += kItem.size();
-    keys.push_back(markdown.substr(at, markdown.find('`', at) - at));
-  }
-  return keys;
 }
 
 }  // namespace trireme::validation

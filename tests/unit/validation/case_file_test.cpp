@@ -1,18 +1,17 @@
 // Reading validation cases, and judging a prediction.
-#include "tests/validation/case_file.h"
+#include "sim/validation/case_file.h"
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "sim/config/yaml_reader.h"
+#include "sim/report/validation.h"
+#include "sim/validation/validate.h"
 #include "tests/catch.h"
-#include "tests/validation/outcome.h"
 
 namespace trireme::validation {
 namespace {
-
-const std::vector<std::string> kKeys = {"blog2026", "korthikanti2022"};
 
 /// A file with one case, of which `line` replaces the line that begins with the same key or is
 /// added.
@@ -59,8 +58,7 @@ CaseFile read(const std::string& text) {
   const config::Library library{config::DataSource{}};
   return read_cases(
       config::read_yaml(std::make_shared<const config::SourceText>("cases/table.yaml", text)),
-      library,
-      kKeys);
+      library);
 }
 
 /// What the reader says about a case with this line.
@@ -77,19 +75,21 @@ std::string refusal_of(const std::string& line) {
 
 TEST_CASE("a validation case is read whole", "[validation]") {
   const CaseFile file = read(with_line("assumptions: [no dropout, one run]"));
-  CHECK(file.name == "table");
-  CHECK(file.source == "korthikanti2022");
   REQUIRE(file.cases.size() == 1);
   const ValidationCase& one = file.cases.front();
+  CHECK(one.stated.id == "table/peak");
+  CHECK(one.stated.source == "korthikanti2022");
   CHECK(one.quantity->name == "peak_memory");
+  CHECK(one.stated.topic == ledger::Topic::peak_memory);
+  CHECK(one.stated.dimension == ledger::Dimension::bytes);
   CHECK(one.against == Against::difference);
   CHECK(one.other_plan == "b");
   CHECK(one.sequences == std::vector<std::string>{"8K"});
-  CHECK(one.expected.value == 6.0 * 1024 * 1024 * 1024);
-  CHECK(one.expected.tolerance == Approx(0.6 * 1024 * 1024 * 1024));
-  CHECK(one.assumptions.size() == 2);
-  CHECK_FALSE(one.known_deviation.has_value());
-  CHECK(one.role == Role::judged);
+  CHECK(one.stated.expected.value == 6.0 * 1024 * 1024 * 1024);
+  CHECK(one.stated.expected.tolerance == Approx(0.6 * 1024 * 1024 * 1024));
+  CHECK(one.stated.assumptions.size() == 2);
+  CHECK_FALSE(one.stated.known_deviation.has_value());
+  CHECK(one.stated.role == ledger::Role::judged);
 }
 
 TEST_CASE("a case without a sequence takes the study's, and a list is kept", "[validation]") {
@@ -100,7 +100,7 @@ TEST_CASE("a case without a sequence takes the study's, and a list is kept", "[v
   text.erase(text.find(line), line.size());
   const CaseFile file = read(text);
   CHECK(file.cases[0].sequences == std::vector<std::string>{"16K"});
-  CHECK(file.cases[0].role == Role::fitted);
+  CHECK(file.cases[0].stated.role == ledger::Role::fitted);
 }
 
 TEST_CASE("wrong cases are refused where they stand", "[validation]") {
@@ -131,58 +131,47 @@ TEST_CASE("wrong cases are refused where they stand", "[validation]") {
     CHECK_THAT(said, ContainsSubstring(one.place));
     CHECK_THAT(said, ContainsSubstring(one.message));
   }
-  std::string unknown = with_line("role: judged");
-  unknown.replace(unknown.find("korthikanti2022"), 15, "korthikanti2023");
-  CHECK_THROWS_WITH(read(unknown), ContainsSubstring("did you mean 'korthikanti2022'?"));
-}
-
-TEST_CASE("keys of the bibliography stand at the beginning of an item", "[validation]") {
-  CHECK(bibliography_keys("# B\n\n- `a2020`: see `b`\n  `c`\n- `d`: x\n") ==
-        std::vector<std::string>{"a2020", "d"});
 }
 
 TEST_CASE("a prediction is judged by its tolerance", "[validation]") {
-  Quantity quantity = quantity_table().front();
-  ValidationCase asked;
-  asked.quantity = &quantity;
-  asked.expected = {Bound::value, 100, 5, "5 %"};
+  ledger::StatedFact asked;
+  asked.expected = {ledger::Relation::equal, 100, 5, "5 %"};
 
   SECTION("within, at the edge and beyond") {
-    CHECK(judge(asked, 105.0).verdict == Verdict::pass);
-    CHECK(judge(asked, 95.0).verdict == Verdict::pass);
-    CHECK(judge(asked, 106.0).verdict == Verdict::fail);
+    CHECK(judge(asked, 105.0).verdict == ledger::FactVerdict::pass);
+    CHECK(judge(asked, 95.0).verdict == ledger::FactVerdict::pass);
+    CHECK(judge(asked, 106.0).verdict == ledger::FactVerdict::fail);
     CHECK(judge(asked, 106.0).error == Approx(0.06));
-    CHECK(judge(asked, std::nullopt).verdict == Verdict::fail);
+    CHECK(judge(asked, std::nullopt).verdict == ledger::FactVerdict::fail);
   }
   SECTION("a bound has one side, and no error while it is kept") {
-    asked.expected = {Bound::at_least, 100, 0, ""};
-    CHECK(judge(asked, 150.0).verdict == Verdict::pass);
+    asked.expected = {ledger::Relation::at_least, 100, 0, ""};
+    CHECK(judge(asked, 150.0).verdict == ledger::FactVerdict::pass);
     CHECK(judge(asked, 150.0).error == 0);
-    CHECK(judge(asked, 90.0).verdict == Verdict::fail);
+    CHECK(judge(asked, 90.0).verdict == ledger::FactVerdict::fail);
     CHECK(judge(asked, 90.0).error == Approx(-0.1));
-    asked.expected.bound = Bound::at_most;
-    CHECK(judge(asked, 90.0).verdict == Verdict::pass);
-    CHECK(judge(asked, 110.0).verdict == Verdict::fail);
+    asked.expected.relation = ledger::Relation::at_most;
+    CHECK(judge(asked, 90.0).verdict == ledger::FactVerdict::pass);
+    CHECK(judge(asked, 110.0).verdict == ledger::FactVerdict::fail);
   }
   SECTION("a known deviation counts, and fails once it passes") {
     asked.known_deviation = "not modelled yet";
-    CHECK(judge(asked, 120.0).verdict == Verdict::known_deviation);
+    CHECK(judge(asked, 120.0).verdict == ledger::FactVerdict::known_deviation);
     CHECK_FALSE(judge(asked, 120.0).failed());
-    CHECK(judge(asked, 101.0).verdict == Verdict::stale_deviation);
+    CHECK(judge(asked, 101.0).verdict == ledger::FactVerdict::stale_deviation);
     CHECK(judge(asked, 101.0).failed());
   }
 }
 
 TEST_CASE("the summary counts known deviations among the errors", "[validation]") {
-  Quantity quantity = quantity_table().front();  // sent_bytes
-  ValidationCase good;
-  good.quantity = &quantity;
-  good.expected = {Bound::value, 100, 5, "5 %"};
-  ValidationCase bad = good;
+  ledger::StatedFact good;
+  good.topic = ledger::Topic::bytes_sent;
+  good.expected = {ledger::Relation::equal, 100, 5, "5 %"};
+  ledger::StatedFact bad = good;
   bad.known_deviation = "not modelled yet";
   // Errors of 1 %, 2 % and 30 %: the middle one is 2 %.
-  const std::vector<Outcome> outcomes = {judge(good, 101.0), judge(good, 98.0), judge(bad, 130.0)};
-  CHECK_THAT(accuracy_summary(outcomes),
+  const ledger::ValidationResult result{{judge(good, 101.0), judge(good, 98.0), judge(bad, 130.0)}};
+  CHECK_THAT(report::accuracy_summary(result),
              Catch::Matchers::ContainsSubstring("| bytes sent | 3 | 2 | 1 | 2.00 % | +30.00 % |"));
 }
 

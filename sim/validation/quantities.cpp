@@ -1,4 +1,4 @@
-#include "tests/validation/quantities.h"
+#include "sim/validation/quantities.h"
 
 #include <algorithm>
 
@@ -9,6 +9,10 @@
 #include "sim/study/evaluate.h"
 
 namespace trireme::validation {
+
+using ledger::Dimension;
+using ledger::Topic;
+
 namespace {
 
 template <class T>

@@ -23,80 +23,52 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "sim/config/library.h"
 #include "sim/config/node.h"
 #include "sim/config/study_spec.h"
-#include "tests/validation/quantities.h"
+#include "sim/ledger/validation.h"
+#include "sim/validation/quantities.h"
 
 namespace trireme::validation {
 
 /// What is done with the second plan b of a case on plan a: a / b, a - b, or 1 - a / b.
 enum class Against : std::uint8_t { nothing, ratio, difference, saving };
-enum class Bound : std::uint8_t { value, at_least, at_most };
-enum class Role : std::uint8_t { judged, fitted };
-
-struct Expectation {
-  Bound bound = Bound::value;
-  double value = 0;
-  double tolerance = 0;  // absolute, in the unit of `value`; 0 for exact and for bounds
-  std::string tolerance_text;
-};
 
 struct ValidationCase {
-  std::string name;
   SourceLocation location;
-  std::string where;  // in the source
-  std::string fact;
-  std::string printed;
+  ledger::StatedFact stated;
   const Quantity* quantity = nullptr;
   Selection selection;
   std::string plan;
   Against against = Against::nothing;
   std::string other_plan;              // b, or the other plan of a crossover
   std::vector<std::string> sequences;  // as written; never empty
-  Expectation expected;
-  std::string reason;
-  std::vector<std::string> assumptions;
-  std::optional<std::string> known_deviation;
-  Role role = Role::judged;
-
-  /// Unit of the value: a ratio and a saving have none.
-  [[nodiscard]] Dimension dimension() const {
-    return against == Against::ratio || against == Against::saving ? Dimension::number
-                                                                   : quantity->dimension;
-  }
 };
 
 struct CaseFile {
-  std::string name;    // of the file, without its extension
-  std::string source;  // key in docs/bibliography.md
   config::Node study;
   std::vector<ValidationCase> cases;
 };
 
-/// Reads a whole file; `bibliography` holds the keys that `source` may name. The study is read too,
-/// so that a plan which it does not name is refused. Throws Error (input), located.
+/// Where a study that a case file names is looked for: beside it, or among the built-in files.
+enum class StudyFiles : std::uint8_t { on_disk, built_in };
+
+/// Reads a whole file. The study is read too, so that a plan which it does not name is refused.
+/// Throws Error (input), located.
 [[nodiscard]] CaseFile read_cases(const config::Node& root,
                                   const config::Library& library,
-                                  std::span<const std::string> bibliography);
+                                  StudyFiles studies = StudyFiles::on_disk);
 
-/// The same from disk.
-[[nodiscard]] CaseFile read_case_file(const std::filesystem::path& path,
-                                      const config::Library& library,
-                                      std::span<const std::string> bibliography);
+/// The case files that are compiled into the binary, sorted by name: those of
+/// tests/validation/cases.
+[[nodiscard]] std::vector<CaseFile> built_in_cases(const config::Library& library);
 
 /// The study of a file with another sequence length.
 [[nodiscard]] config::StudySpec study_at(const CaseFile& file,
                                          const std::string& sequence,
                                          const config::Library& library);
-
-/// Keys that items of docs/bibliography.md begin with.
-[[nodiscard]] std::vector<std::string> bibliography_keys(const std::string& markdown);
 
 }  // namespace trireme::validation

@@ -1,0 +1,57 @@
+#include "sim/validation/validate.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/cli/commands.h"
+#include "sim/cli/output.h"
+#include "sim/config/yaml_reader.h"
+#include "sim/report/validation.h"
+
+namespace trireme::cli {
+
+namespace {
+
+/// The name under which the page of --markdown shows the figure of --svg.
+constexpr const char* kFigure = "accuracy.svg";
+
+}  // namespace
+
+ExitCode run_validate(const Invocation& call) {
+  const bool page = call.values["markdown"].as<bool>();
+  const bool figure = call.values["svg"].as<bool>();
+  if (page + figure + (call.format != Format::table) > 1) {
+    refuse("--markdown, --svg, --json and --csv exclude each other", "keep one of them");
+  }
+  const config::Library library(call.data);
+  std::vector<validation::CaseFile> files;
+  if (call.argument.empty()) {
+    files = validation::built_in_cases(library);
+  } else {
+    files.push_back(validation::read_cases(config::read_yaml_file(call.argument), library));
+  }
+  const ledger::ValidationResult result = validation::validate(files, library);
+  if (page) {
+    write_result(call, report::accuracy_page(result, kFigure));
+  } else if (figure) {
+    write_result(call, report::accuracy_figure(result));
+  } else {
+    write_result_as(
+        call,
+        [&] { return report::to_json(result); },
+        [&] { return report::to_csv(result); },
+        [&] { return report::to_terminal(result, call.color); });
+  }
+  const auto failed = std::count_if(
+      result.rows.begin(), result.rows.end(), [](const auto& row) { return row.failed(); });
+  if (failed > 0) {
+    note(fmt::format("{} of {} cases failed", failed, result.rows.size()));
+    return ExitCode::bound_missed;
+  }
+  return ExitCode::done;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,82 @@
+// Published and measured facts against predictions: what each source states, and how far off
+// trireme is.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::ledger {
+
+/// The unit in which a fact is stated.
+enum class Dimension : std::uint8_t { bytes, seconds, flops_per_second, tokens, number };
+inline constexpr std::array<std::string_view, 5> kDimensionNames = {
+    "bytes", "seconds", "flops_per_second", "tokens", "number"};
+
+/// Under which heading errors are counted.
+enum class Topic : std::uint8_t { bytes_sent, peak_memory, operations, step_time };
+inline constexpr std::array<std::string_view, 4> kTopicNames = {
+    "bytes sent", "peak memory", "operations", "step time"};
+
+enum class Relation : std::uint8_t { equal, at_least, at_most };
+inline constexpr std::array<std::string_view, 3> kRelationNames = {"equal", "at_least", "at_most"};
+
+/// Whether the fact's value went into a profile.
+enum class Role : std::uint8_t { judged, fitted };
+inline constexpr std::array<std::string_view, 2> kRoleNames = {"judged", "fitted"};
+
+struct Expectation {
+  Relation relation = Relation::equal;
+  double value = 0;
+  double tolerance = 0;        // absolute, in the unit of `value`; 0 for exact and for bounds
+  std::string tolerance_text;  // as written
+
+  [[nodiscard]] bool exact() const { return relation == Relation::equal && tolerance == 0; }
+};
+
+/// What a source says, and how a prediction of it is judged.
+struct StatedFact {
+  std::string id;      // "file/case"
+  std::string source;  // key in docs/bibliography.md
+  std::string where;   // in the source
+  std::string fact;
+  std::string printed;
+  std::string_view quantity;
+  Topic topic = Topic::bytes_sent;
+  Dimension dimension = Dimension::number;
+  Expectation expected;
+  std::string reason;  // why the tolerance is that wide
+  std::vector<std::string> assumptions;
+  std::optional<std::string> known_deviation;  // why it is missed
+  Role role = Role::judged;
+};
+
+enum class FactVerdict : std::uint8_t {
+  pass,
+  fail,
+  known_deviation,  // missed, with a cause: no failure, but an error that counts
+  stale_deviation   // a known deviation that is within its tolerance now: a failure
+};
+inline constexpr std::array<std::string_view, 4> kFactVerdictNames = {
+    "pass", "fail", "known_deviation", "stale_deviation"};
+
+struct ValidationRow {
+  StatedFact stated;
+  std::optional<double> predicted;  // in base units
+  std::string problem;              // why nothing is predicted
+  double error = 0;                 // relative to what is expected; of a bound that is kept, 0
+  FactVerdict verdict = FactVerdict::fail;
+
+  [[nodiscard]] bool failed() const {
+    return verdict == FactVerdict::fail || verdict == FactVerdict::stale_deviation;
+  }
+};
+
+struct ValidationResult {
+  std::vector<ValidationRow> rows;  // in the order of the case files
+};
+
+}  // namespace trireme::ledger
