@@ -22,6 +22,10 @@ struct NcclPick {
   std::string_view expansion;
 };
 
+/// The constants of the release that the cluster's profile was measured with; empty on a GPU that
+/// they do not know.
+[[nodiscard]] std::optional<cost::NcclTuning> nccl_tuning_of(const config::ClusterSpec& cluster);
+
 /// By the constants of the release that the cluster's profile was measured with. `payload` is the
 /// gathered or reduced buffer. Empty for one rank, for an exchange (NCCL groups sends and receives
 /// and has no choice), and on a GPU that NCCL's constants do not know.

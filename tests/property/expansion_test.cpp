@@ -2,12 +2,14 @@
 #include "sim/engine/network/expansion.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <tuple>
 #include <vector>
 
 #include "sim/engine/network/least_seconds.h"
+#include "sim/engine/network/near_loads.h"
 #include "sim/engine/network/run_messages.h"
 #include "tests/catch.h"
 
@@ -35,7 +37,7 @@ Drawn draw(std::mt19937_64& random) {
   shape.link_per_gpu = BytesPerSecond(static_cast<double>(100 + random() % 400));
   shape.nic = BytesPerSecond(static_cast<double>(10 + random() % 100));
   shape.fabric = one_of(random, {Fabric::flat, Fabric::leaf_spine, Fabric::rail_optimised});
-  shape.nodes_per_leaf = one_of(random, {1, 2});
+  shape.nodes_per_leaf = one_of(random, {1, 2, 4});
   shape.oversubscription = one_of(random, {1.0, 2.0, 3.5});
   shape.relay_to_rail = random() % 2 == 0;
   const std::int64_t stride = one_of(random, {1, 1, 2, 4});
@@ -142,6 +144,29 @@ Bytes least_received(std::string_view collective,
     return received;
   }
   return rank == 0 ? Bytes(total - part(total, n, 0)) : Bytes(0);
+}
+
+TEST_CASE("the loads near some GPUs are those of all links, restricted to theirs",
+          "[property][engine]") {
+  CAPTURE(Catch::getSeed());
+  std::mt19937_64 random(Catch::getSeed());
+  for (int round = 0; round < 40; ++round) {
+    const Drawn drawn = draw(random);
+    const std::array<std::int64_t, 1> gpu = {static_cast<std::int64_t>(
+        random() % static_cast<std::uint64_t>(drawn.topology.shape().gpus()))};
+    const NearGpus near(drawn.topology, gpu);
+    CHECK(near.has(gpu[0]));
+    for (const Algorithm& algorithm : algorithm_table()) {
+      if (!algorithm.applies(drawn.ranks, drawn.topology)) {
+        continue;
+      }
+      CAPTURE(round, algorithm.collective, algorithm.name, drawn.ranks.size());
+      std::vector<LinkLoad> loads =
+          link_loads(algorithm, drawn.payload, drawn.ranks, drawn.topology);
+      std::erase_if(loads, [&](const LinkLoad& load) { return !near.has_link(load.link); });
+      CHECK(near_loads(algorithm, drawn.payload, drawn.ranks, drawn.topology, near) == loads);
+    }
+  }
 }
 
 TEST_CASE("every rank receives what it has to", "[property][engine]") {

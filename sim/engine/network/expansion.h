@@ -51,6 +51,8 @@ struct Algorithm {
                                  std::int64_t pieces);
   /// The same added up over steps: what each pair exchanges in all. In no particular order.
   std::vector<Message> (*add_up)(Bytes payload, PlacedRanks ranks, const Topology& topology);
+  /// Where every rank sends to every other by itself: what `from` has for `to`, of `n` ranks.
+  Bytes (*of_pair)(Bytes payload, std::int64_t n, std::int64_t from, std::int64_t to) = nullptr;
 };
 
 [[nodiscard]] std::span<const Algorithm> algorithm_table();

@@ -48,19 +48,46 @@ FlowId FlowNetwork::start(std::span<const LinkId> path, Bytes amount, BytesPerSe
   return id;
 }
 
-FlowId FlowNetwork::start_job(std::span<const LinkLoad> loads, Seconds alone) {
-  // A job of no time has ended before it could load a link.
+/// A job that has not entered its links yet. One of no time ends before it could load any.
+FlowId FlowNetwork::new_job(std::span<const LinkLoad> loads, Seconds alone) {
   const FlowId id = new_flow(alone > Seconds(0) ? loads.size() : 0, alone.value(), 1);
+  const Flow& flow = flows_[id];
+  for (std::uint32_t i = 0; i < flow.hops; ++i) {
+    hops_[flow.first_hop + i] = {
+        .link = loads[i].link,
+        .place = 0,
+        .load = static_cast<double>(loads[i].amount.value()) / alone.value()};
+  }
+  return id;
+}
+
+FlowId FlowNetwork::start_job(std::span<const LinkLoad> loads, Seconds alone) {
+  const FlowId id = new_job(loads, alone);
   Flow& flow = flows_[id];
   double fullest = 0;
-  for (std::uint32_t i = 0; i < flow.hops; ++i) {
-    const double capacity = links_[loads[i].link].capacity;
-    const double load =
-        std::min(static_cast<double>(loads[i].amount.value()) / alone.value(), capacity);
-    hops_[flow.first_hop + i] = {.link = loads[i].link, .place = 0, .load = load};
+  for (std::uint32_t hop = flow.first_hop; hop < flow.first_hop + flow.hops; ++hop) {
+    const double capacity = links_[hops_[hop].link].capacity;
+    const double load = std::min(hops_[hop].load, capacity);
+    hops_[hop].load = load;
     if (load > fullest * capacity) {
       fullest = load / capacity;
       flow.share = 1 / load;
+    }
+  }
+  enter_links(id);
+  return id;
+}
+
+FlowId FlowNetwork::start_jobs(std::span<const LinkLoad> loads, Seconds alone, double fullest) {
+  ensure(fullest > 0, "flow network: jobs that load no link");
+  const FlowId id = new_job(loads, alone);
+  Flow& flow = flows_[id];
+  double most = 0;
+  for (std::uint32_t hop = flow.first_hop; hop < flow.first_hop + flow.hops; ++hop) {
+    const double capacity = links_[hops_[hop].link].capacity;
+    if (hops_[hop].load > most * capacity) {
+      most = hops_[hop].load / capacity;
+      flow.share = 1 / (fullest * capacity);
     }
   }
   enter_links(id);

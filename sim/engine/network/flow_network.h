@@ -56,6 +56,10 @@ class FlowNetwork {
   /// there is counts as filling it.
   FlowId start_job(std::span<const LinkLoad> loads, Seconds alone);
 
+  /// Starts jobs that are alike and in step, as one: `loads` are those of all together, which may
+  /// ask for more than there is, and one of them fills the part `fullest` of a link.
+  FlowId start_jobs(std::span<const LinkLoad> loads, Seconds alone, double fullest);
+
   [[nodiscard]] Seconds now() const { return Seconds(now_); }
 
   /// When the next flow ends; empty when none is under way.
@@ -134,6 +138,7 @@ class FlowNetwork {
   };
 
   FlowId new_flow(std::size_t hops, double amount, double cap);
+  FlowId new_job(std::span<const LinkLoad> loads, Seconds alone);
   void enter_links(FlowId id);
   void leave_links(FlowId id);
   void share();

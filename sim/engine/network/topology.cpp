@@ -34,10 +34,9 @@ Topology::Topology(const TopologyShape& shape) : shape_(shape) {
     return;
   }
   const bool rails = shape.fabric == Fabric::rail_optimised;
-  const std::int64_t pods = ceil_div(shape.nodes, shape.nodes_per_leaf);
   const std::int64_t nics_of_node = rails ? 1 : shape.nics_per_node;
   const auto below = static_cast<double>(nics_of_node * shape.nodes_per_leaf) * shape.nic.value();
-  add_links(2 * pods * (rails ? shape.nics_per_node : 1),
+  add_links(2 * shape.pods() * (rails ? shape.nics_per_node : 1),
             BytesPerSecond(below / shape.oversubscription));
 }
 
@@ -53,6 +52,20 @@ LinkKind Topology::kind(LinkId link) const {
     return LinkKind::nic;
   }
   return shape_.inside == NodeLinks::pcie ? LinkKind::pcie : LinkKind::nvlink;
+}
+
+std::int64_t Topology::first_gpu(LinkId link) const {
+  if (link >= first_leaf_) {
+    const std::int64_t leaf = (link - first_leaf_) / 2;
+    const bool rails = shape_.fabric == Fabric::rail_optimised;
+    const std::int64_t pod = rails ? leaf / shape_.nics_per_node : leaf;
+    const std::int64_t nic = rails ? leaf % shape_.nics_per_node : 0;
+    return pod * shape_.nodes_per_leaf * shape_.gpus_per_node + nic * shape_.gpus_per_nic();
+  }
+  if (link >= first_nic_) {
+    return (link - first_nic_) / 2 * shape_.gpus_per_nic();
+  }
+  return shape_.inside == NodeLinks::nvlink_mesh ? link / shape_.gpus_per_node : link / 2;
 }
 
 std::string Topology::describe(LinkId link) const {

@@ -49,6 +49,11 @@ struct TopologyShape {
   [[nodiscard]] std::int64_t gpus() const { return nodes * gpus_per_node; }
 
   [[nodiscard]] std::int64_t gpus_per_nic() const { return gpus_per_node / nics_per_node; }
+
+  /// Groups of nodes that the spine joins; 1 where nothing crosses it.
+  [[nodiscard]] std::int64_t pods() const {
+    return fabric == Fabric::flat ? 1 : ceil_div(nodes, nodes_per_leaf);
+  }
 };
 
 enum class LinkKind : std::uint8_t { nvlink, pcie, nic, spine };
@@ -95,6 +100,9 @@ class Topology {
 
   /// "NVLink of GPU 3 of node 0, out"; for a person.
   [[nodiscard]] std::string describe(LinkId link) const;
+
+  /// The first of the GPUs that a link belongs to; of one between two GPUs that which sends.
+  [[nodiscard]] std::int64_t first_gpu(LinkId link) const;
 
   /// From one GPU to another; empty to itself.
   [[nodiscard]] Route route(std::int64_t from, std::int64_t to) const;
