@@ -167,6 +167,13 @@ namespace trireme::cost {
   return with_residual(closed_form, machine.residuals.send_recv, group, block);
 }
 
+/// What a collective reaches at best, in the bytes that a rank sends over its links: to GPUs of its
+/// node, and through its NIC. Absent where it has no coefficient for that.
+struct LinkRates {
+  std::optional<BytesPerSecond> inside;
+  std::optional<BytesPerSecond> nic;
+};
+
 /// One collective, for tables and for the contracts that every one of them keeps. The payload is
 /// the whole of it: gathered, reduced, exchanged over all ranks; of a ring exchange all blocks.
 struct CollectiveInfo {
@@ -187,8 +194,14 @@ struct CollectiveInfo {
                                  Group group,
                                  BytesPerSecond nic_rate,
                                  const MachineCosts& machine);
+  /// The coefficients of `time` that bound it where the payload is large.
+  LinkRates (*link_rates)(ElementType type,
+                          Group group,
+                          BytesPerSecond nic_rate,
+                          const MachineCosts& machine);
 };
 
+/// In the order of CollectiveKind.
 [[nodiscard]] std::span<const CollectiveInfo> collective_table();
 
 }  // namespace trireme::cost

@@ -88,21 +88,8 @@ std::optional<Seconds> profile_collective_time(const Program& program,
                                                const Machine& machine) {
   const cost::Group group = place(program.mesh(), op.group, machine.gpus_per_node);
   const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
-  const Bytes payload = payload_bytes(program, op);
-  switch (op.collective) {
-    case CollectiveKind::all_gather:
-      return cost::all_gather_time(payload, group, machine.nic_rate, machine.costs);
-    case CollectiveKind::reduce_scatter:
-      return cost::reduce_scatter_time(payload, group, machine.nic_rate, machine.costs);
-    case CollectiveKind::all_reduce:
-      return cost::all_reduce_time(payload, type, group, machine.nic_rate, machine.costs);
-    case CollectiveKind::all_to_all:
-      return cost::all_to_all_time(
-          Bytes(ceil_div(payload.value(), group.ranks)), group, machine.nic_rate, machine.costs);
-    case CollectiveKind::send_recv:
-      return cost::ring_hop_time(payload, group, machine.nic_rate, machine.costs);
-  }
-  return std::nullopt;
+  return formulas(op.collective)
+      .time(payload_bytes(program, op), type, group, machine.nic_rate, machine.costs);
 }
 
 /// What the links need at least for a collective; zero where they are not known.

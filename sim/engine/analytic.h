@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/cost/machine_costs.h"
+#include "sim/cost/nccl_choice.h"
 #include "sim/engine/network/least_seconds.h"
 #include "sim/engine/network/topology.h"
 #include "sim/ledger/ledger.h"
@@ -21,6 +22,8 @@ struct Machine {
   std::int64_t gpus_per_node = 1;
   /// The links; absent where collectives are not to be checked against them.
   std::optional<TopologyShape> topology;
+  /// The constants by which NCCL chooses its algorithms; absent where they are not known.
+  std::optional<cost::NcclTuning> nccl;
 };
 
 /// Device seconds of one operation, of a collective at least what its links need; empty when the

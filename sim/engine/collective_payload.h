@@ -4,11 +4,17 @@
 #include <cstdint>
 
 #include "sim/cost/collective_bytes.h"
+#include "sim/cost/collectives.h"
 #include "sim/engine/placement.h"
 #include "sim/ledger/ledger.h"
 #include "sim/program/program.h"
 
 namespace trireme::engine {
+
+/// The formulas of a kind of collective.
+[[nodiscard]] inline const cost::CollectiveInfo& formulas(CollectiveKind kind) {
+  return cost::collective_table()[static_cast<std::size_t>(kind)];
+}
 
 /// The payload of one tensor of a collective as the formulas of cost/ count it: gathered or reduced
 /// as a whole, exchanged over all ranks. Padding that a shard carries travels with it.

@@ -167,5 +167,50 @@ TEST_CASE("no profile lets a collective beat its contracts", "[property][cost]")
   }
 }
 
+TEST_CASE(
+    "a collective sends its bytes no faster than its links' rates, and large ones hardly slower",
+    "[property][cost]") {
+  const BytesPerSecond nic(50e9);
+  for (const config::ProfileSpec& profile : all_profiles()) {
+    const BytesPerSecond line = nvlink_line_rate(profile.gpu.value);
+    for (const CollectiveInfo& collective : collective_table()) {
+      for (const Group group : kGroups) {
+        if (group.ranks == 1) {
+          continue;
+        }
+        CAPTURE(profile.name, collective.name, group.ranks, group.ranks_per_node);
+        const LinkRates rates = collective.link_rates(ElementType::bf16, group, nic, profile.costs);
+        const bool in_switches = collective.name == "all_reduce" &&
+                                 reduces_in_switches(ElementType::bf16, group, profile.costs);
+        CHECK((!rates.inside || *rates.inside <= line));
+        CHECK((!rates.nic || *rates.nic <= nic));
+        CHECK((rates.nic.has_value() == (group.ranks > group.ranks_per_node)));
+        for (const std::int64_t unit :
+             {std::int64_t{1}, std::int64_t{1} << 10, std::int64_t{1} << 22}) {
+          const std::int64_t elements = group.ranks * group.ranks * group.ranks_per_node * unit;
+          const Bytes payload = bytes_of(Elements(elements), ElementType::bf16);
+          const auto time = collective.time(payload, ElementType::bf16, group, nic, profile.costs);
+          if (!time) {
+            continue;
+          }
+          const CollectiveBytes sent =
+              collective.bytes(Elements(elements), ElementType::bf16, group, 0);
+          // In the switches the whole buffer and a part of the sum, whatever a ring would send.
+          const Bytes in_node = in_switches ? payload + Bytes(payload.value() / group.ranks)
+                                            : sent.sent - sent.sent_off_node;
+          const Seconds inside = rates.inside ? in_node / *rates.inside : Seconds(0);
+          const Seconds outside = rates.nic ? sent.sent_off_node / *rates.nic : Seconds(0);
+          CHECK(inside <= 1.0000001 * *time);
+          // Hops between nodes in large communicators have a channel, not the NIC.
+          CHECK(outside <= 1.0000001 * *time);
+          if (payload > Bytes(std::int64_t{1} << 30) && collective.name != "send_recv") {
+            CHECK(std::max(inside, outside) >= 0.5 * *time);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::cost
