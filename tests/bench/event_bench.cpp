@@ -3,7 +3,7 @@
 // ring: the hops of a ring all-gather, every one of which waits for both neighbours of its rank;
 // every rank is simulated, and the host has issued them. An event is the end of one rank's hop.
 // step: Llama-3.1-70B at 128K tokens, one micro batch, on 1,024 H100 (Ulysses 8 x data parallel
-// 128, ZeRO-3).
+// 128, ZeRO-3); step_that_overlaps hides its gathers and reductions.
 #include <memory>
 #include <string>
 #include <sys/resource.h>
@@ -28,6 +28,11 @@ workload: {sequence: 128K, micro_batch: 1, global_batch: 128}
 defaults: {recompute: full, loss: {implementation: fused}}
 plans:
   - {name: ulysses, ulysses: 8, data_parallel: 128, zero: {stage: 3}}
+  - name: overlapped
+    ulysses: 8
+    data_parallel: 128
+    zero: {stage: 3}
+    overlap: {parameters: true, gradients: true}
 )";
 
 const config::StudySpec& study() {
@@ -109,12 +114,23 @@ void step(benchmark::State& state) {
            options);
 }
 
+/// Gathers and reductions beside the exchanges, on the same links.
+void step_that_overlaps(benchmark::State& state) {
+  engine::EventOptions options;
+  options.unfolded = state.range(0) != 0;
+  simulate(state,
+           plan::lower(plan::resolve(study(), study().plans.back()).plan),
+           study::machine_of(study().cluster),
+           options);
+}
+
 /// Every kernel's time its own: no two ranks' events coincide.
 void step_with_jitter(benchmark::State& state) {
   engine::EventOptions options;
   options.variation.jitter = 0.05;
+  const config::PlanSpec& plan = state.range(0) != 0 ? study().plans.back() : study().plans.front();
   simulate(state,
-           plan::lower(plan::resolve(study(), study().plans.front()).plan),
+           plan::lower(plan::resolve(study(), plan).plan),
            study::machine_of(study().cluster),
            options);
 }
@@ -127,7 +143,8 @@ BENCHMARK(ring)
     ->Args({1024, 10230})  // events over more than 3 decades: the rate stays
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(step)->ArgName("unfolded")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
-BENCHMARK(step_with_jitter)->Unit(benchmark::kMillisecond);
+BENCHMARK(step_that_overlaps)->ArgName("unfolded")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(step_with_jitter)->ArgName("overlap")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "sim/engine/event/critical_path.h"
 #include "sim/engine/event/event.h"
 #include "sim/engine/event/monte_carlo.h"
+#include "sim/engine/network/topology.h"
 #include "sim/plan/lower.h"
 #include "tests/catch.h"
 #include "tests/support/random_plan.h"
@@ -105,6 +106,43 @@ TEST_CASE("contention and interference slow a step, alike folded or not", "[prop
                   CHECK(run(schedule, machine, unfolded).time.step.value() ==
                         Approx(folded.time.step.value()).epsilon(1e-9));
                 });
+}
+
+/// Links of the machine's rates, under leaf switches that the seed chooses.
+engine::TopologyShape links_of(std::uint64_t seed, const plan::Plan& plan) {
+  engine::TopologyShape shape;
+  shape.nodes = plan.data_degree;
+  shape.gpus_per_node = plan.group_degree;
+  shape.link_per_gpu = BytesPerSecond(1e10);
+  shape.nics_per_node =
+      seed % 2 == 0 || plan.group_degree == 1 ? plan.group_degree : plan.group_degree / 2;
+  shape.nic = BytesPerSecond(static_cast<double>(shape.gpus_per_nic()) * 1e9);
+  shape.fabric = seed % 3 == 0 ? engine::Fabric::rail_optimised : engine::Fabric::leaf_spine;
+  shape.nodes_per_leaf = 1 + static_cast<std::int64_t>(seed / 3 % 2);
+  shape.oversubscription = static_cast<double>(1U << (2 * (seed / 6 % 4)));  // 1 to 64
+  shape.relay_to_rail = seed / 24 % 2 == 0;
+  return shape;
+}
+
+TEST_CASE("what is above leaf switches only slows a step, alike folded or not",
+          "[property][engine]") {
+  int slowed = 0;
+  for_each_plan(
+      40,
+      [&](std::uint64_t seed, const plan::Plan& plan, const Schedule& schedule, Machine machine) {
+        machine.topology = links_of(seed, plan);
+        EventOptions alone;
+        alone.contention = false;
+        const Seconds fastest = run(schedule, machine, alone).time.step;
+        const EventResult folded = run(schedule, machine, {});
+        CHECK(folded.time.step.value() >= fastest.value() * (1 - 1e-12));
+        slowed += folded.time.step.value() > fastest.value() * (1 + 1e-9) ? 1 : 0;
+        EventOptions unfolded;
+        unfolded.unfolded = true;
+        CHECK(run(schedule, machine, unfolded).time.step.value() ==
+              Approx(folded.time.step.value()).epsilon(1e-9));
+      });
+  CHECK(slowed > 0);
 }
 
 TEST_CASE("the host bounds a step, and the closed form bounds both", "[property][engine]") {

@@ -20,7 +20,7 @@ class Run {
  public:
   Run(const Schedule& schedule, const Machine& machine, const EventOptions& options)
       : schedule_(schedule),
-        classes_(classes_of(schedule.program(), options)),
+        classes_(classes_of(schedule.program(), machine, options)),
         meetings_(schedule, classes_),
         spans_(classes_.first_rank.size() * schedule.tasks().size()) {
     result_ = simulate(schedule, machine, options, [&](const TaskRecord& record) {

@@ -1,15 +1,29 @@
 #include "sim/engine/event/event.h"
 
+#include <map>
 #include <numeric>
+#include <utility>
 
+#include "sim/engine/event/link_loads.h"
 #include "sim/engine/event/simulation.h"
 
 namespace trireme::engine {
 
-RankClasses classes_of(const program::Program& program, const EventOptions& options) {
+RankClasses classes_of(const program::Program& program,
+                       const Machine& machine,
+                       const EventOptions& options) {
   std::vector<std::uint32_t> own = KernelFactors(options.variation, program.mesh().ranks()).kinds();
   if (options.unfolded) {
     std::iota(own.begin(), own.end(), 0U);
+  } else if (options.contention && machine.topology) {
+    const std::vector<std::uint32_t> aligned = alignment_to_pods(program, *machine.topology);
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> numbers;
+    for (std::size_t rank = 0; rank < own.size(); ++rank) {
+      own[rank] =
+          numbers
+              .try_emplace({own[rank], aligned[rank]}, static_cast<std::uint32_t>(numbers.size()))
+              .first->second;
+    }
   }
   return fold_ranks(program, own);
 }

@@ -52,7 +52,9 @@ struct EventResult {
 };
 
 /// The classes of ranks that are simulated under `options`.
-[[nodiscard]] RankClasses classes_of(const program::Program& program, const EventOptions& options);
+[[nodiscard]] RankClasses classes_of(const program::Program& program,
+                                     const Machine& machine,
+                                     const EventOptions& options);
 
 /// Seconds of every operation, by OpId; empty when the machine's profile does not know a kernel.
 [[nodiscard]] std::optional<std::vector<Seconds>> op_times(const program::Program& program,

@@ -10,9 +10,6 @@ namespace trireme::engine {
 
 namespace {
 
-/// Links that are asked for this part more than they have are not crowded: sums round.
-constexpr double kRounding = 1e-9;
-
 /// The unit in which links are shared: a link has this much a second, a collective takes its part.
 constexpr double kWholeLink = 1e15;
 
@@ -23,15 +20,16 @@ Rates::Rates(const Meetings& meetings,
              std::uint32_t slots,
              std::uint32_t slot_bits,
              std::vector<Demand> demand_of_task,
-             const Effects& effects)
+             Effects effects)
     : meetings_(meetings),
       slots_(slots),
       slot_bits_(slot_bits),
       streams_(static_cast<std::uint32_t>(classes << slot_bits)),
       demand_of_task_(std::move(demand_of_task)),
-      effects_(effects),
+      effects_(std::move(effects)),
       work_(streams_ + meetings.size()),
-      gpus_(classes) {}
+      gpus_(classes),
+      links_(effects_.contention ? effects_.contention->links() : 0) {}
 
 template <class Visit>
 void Rates::for_each_member(std::uint32_t entity, Visit visit) const {
@@ -86,6 +84,7 @@ void Rates::begin(std::uint32_t entity, TaskId task, Seconds seconds, Seconds no
     collectives_.push_back(entity);
     work.beside = 0;
     for_each_member(entity, [&](std::uint32_t who) { work.beside += gpus_[who].computes ? 1 : 0; });
+    load_links(entity, true);
   }
   for_each_member(entity, [&](std::uint32_t who) { touch(who); });
 }
@@ -99,23 +98,34 @@ void Rates::end(std::uint32_t entity) {
     collectives_[work.place] = last;
     work_[last].place = work.place;
     collectives_.pop_back();
+    load_links(entity, false);
   }
   for_each_member(entity, [&](std::uint32_t who) { touch(who); });
+}
+
+/// A collective takes its part of the links that it loads, or gives it back.
+void Rates::load_links(std::uint32_t entity, bool begins) {
+  if (!effects_.contention) {
+    return;
+  }
+  const program::OpId op = demand_of_task_[work_[entity].task].op;
+  effects_.contention->for_each_link(member(entity), op, [&](std::uint32_t id, double use) {
+    Link& link = links_[id];
+    const bool was_crowded = link.crowded();
+    link.users += begins ? 1U : -1U;
+    link.asked += begins ? use : -use;
+    if (link.users == 0) {
+      link.asked = 0;  // what sums have lost by rounding
+    }
+    const bool is_crowded = link.crowded();
+    crowded_ += static_cast<std::uint32_t>(is_crowded) - static_cast<std::uint32_t>(was_crowded);
+    links_changed_ = links_changed_ || was_crowded || is_crowded;
+  });
 }
 
 /// Lists the work of a class whose speed may have changed.
 void Rates::look_at(std::uint32_t who) {
   Gpu& gpu = gpus_[who];
-  LinkUse asked;
-  for_each_collective(who, [&](std::uint32_t entity) {
-    const LinkUse& links = demand_of_task_[work_[entity].task].links;
-    asked.nvlink += links.nvlink;
-    asked.nic += links.nic;
-  });
-  const bool crowded =
-      effects_.contention && (asked.nvlink > 1 + kRounding || asked.nic > 1 + kRounding);
-  crowded_ += static_cast<std::uint32_t>(crowded) - static_cast<std::uint32_t>(gpu.crowded);
-  gpu.crowded = crowded;
   if (!effects_.interference) {
     return;
   }
@@ -141,36 +151,29 @@ void Rates::look_at(std::uint32_t who) {
 /// Collectives on crowded links share them max-min fairly; the others have what they ask for.
 void Rates::share_links() {
   FlowNetwork network;
-  std::vector<std::pair<LinkId, LinkId>> links_of(gpus_.size());
-  const BytesPerSecond whole(kWholeLink);
-  std::vector<std::pair<std::uint32_t, FlowId>> jobs;
-  std::vector<LinkLoad> loads;
-  for (std::uint32_t who = 0; who < gpus_.size(); ++who) {
-    if (gpus_[who].crowded) {
-      links_of[who] = {network.add_link(whole), network.add_link(whole)};
-    }
-  }
-  const auto load = [&](LinkId link, double use) {
-    if (use > 0) {
-      loads.push_back({link, Bytes(std::llround(use * kWholeLink))});
-    }
-  };
+  ++sharing_;
+  jobs_.clear();
   for (const std::uint32_t entity : collectives_) {
-    const LinkUse& use = demand_of_task_[work_[entity].task].links;
-    loads.clear();
-    for_each_member(entity, [&](std::uint32_t who) {
-      if (gpus_[who].crowded) {
-        load(links_of[who].first, use.nvlink);
-        load(links_of[who].second, use.nic);
+    const program::OpId op = demand_of_task_[work_[entity].task].op;
+    loads_.clear();
+    effects_.contention->for_each_link(member(entity), op, [&](std::uint32_t id, double use) {
+      Link& link = links_[id];
+      if (use > 0 && link.crowded()) {
+        if (link.numbered != sharing_) {
+          link.numbered = sharing_;
+          link.in_network = network.add_link(BytesPerSecond(kWholeLink));
+        }
+        loads_.push_back({link.in_network, Bytes(std::llround(use * kWholeLink))});
       }
     });
-    if (loads.empty()) {
+    if (loads_.empty()) {
       set_share(entity, 1);
     } else {
-      jobs.emplace_back(entity, network.start_job(loads, Seconds(1)));
+      const double fullest = effects_.contention->fullest(member(entity), op);
+      jobs_.emplace_back(entity, network.start_jobs(loads_, Seconds(1), fullest));
     }
   }
-  for (const auto& [entity, job] : jobs) {
+  for (const auto& [entity, job] : jobs_) {
     set_share(entity, network.speed(job));
   }
 }
@@ -208,9 +211,9 @@ std::span<const Rates::Rescheduled> Rates::settle(Seconds now) {
     gpus_[who].touched = false;
   }
   touched_.clear();
-  if (crowded_ > 0 || shared_) {
+  if (links_changed_) {
     share_links();
-    shared_ = crowded_ > 0;
+    links_changed_ = false;
   }
   for (const std::uint32_t entity : listed_) {
     Work& work = work_[entity];

@@ -4,34 +4,35 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/cost/interference.h"
-#include "sim/engine/event/link_use.h"
+#include "sim/engine/event/link_loads.h"
 #include "sim/engine/event/meetings.h"
 #include "sim/engine/event/schedule.h"
+#include "sim/engine/network/flow_network.h"
 #include "sim/units/units.h"
 
 namespace trireme::engine {
 
 /// What an operation takes from others, and loses to them.
 struct Demand {
+  program::OpId op = 0;
   bool collective = false;
   cost::KernelBound bound = cost::KernelBound::compute;  // of a kernel
-  LinkUse links;                                         // of a collective
 };
 
 /// Which effects are modelled.
 struct Effects {
-  bool contention = false;
+  std::optional<LinkLoads> contention;
   std::optional<cost::InterferenceCosts> interference;
   std::int64_t multiprocessors = 1;
 };
 
-/// Speeds of the work in flight, as fractions of what it would have alone. A class's links stand
-/// for those of each of its ranks: every rank is in one group of each communicator, so that ranks
-/// of a class share their links with work of the same classes.
+/// Speeds of the work in flight, as fractions of what it would have alone.
 ///
 /// Work is named by the stream of its class, or by its meeting beyond those.
 class Rates {
@@ -47,7 +48,7 @@ class Rates {
         std::uint32_t slots,
         std::uint32_t slot_bits,
         std::vector<Demand> demand_of_task,
-        const Effects& effects);
+        Effects effects);
 
   /// Work starts, alone for all that is known, and takes `seconds` so.
   void begin(std::uint32_t entity, TaskId task, Seconds seconds, Seconds now);
@@ -60,7 +61,7 @@ class Rates {
   /// Whether kernels matter to it: else only collectives begin and end here.
   [[nodiscard]] bool takes_kernels() const { return effects_.interference.has_value(); }
 
-  [[nodiscard]] bool settled() const { return touched_.empty(); }
+  [[nodiscard]] bool settled() const { return touched_.empty() && !links_changed_; }
 
   /// Brings the speeds up to date after all that began and ended at one instant, and returns the
   /// work whose end has moved. Valid until the next call.
@@ -84,18 +85,33 @@ class Rates {
   struct Gpu {
     bool touched = false;
     bool computes = false;  // a kernel runs
-    bool crowded = false;   // its collectives ask more of a link than there is
+  };
+
+  /// One link of LinkLoads.
+  struct Link {
+    double asked = 0;  // parts of it, by what is in flight
+    std::uint32_t users = 0;
+    LinkId in_network = 0;
+    std::uint64_t numbered = 0;  // the sharing in which that is its number
+
+    /// Sums that are more than there is by rounding only are not.
+    [[nodiscard]] bool crowded() const { return asked > 1 + 1e-9; }
   };
 
   [[nodiscard]] bool is_meeting(std::uint32_t entity) const { return entity >= streams_; }
 
   void touch(std::uint32_t who);
-  void touch_all(std::uint32_t entity);
   void look_at(std::uint32_t who);
+  void load_links(std::uint32_t entity, bool begins);
   void share_links();
   void set_share(std::uint32_t entity, double share);
   void list(std::uint32_t entity);
   [[nodiscard]] double speed_of(std::uint32_t entity) const;
+
+  /// What LinkLoads knows work by.
+  [[nodiscard]] std::uint32_t member(std::uint32_t entity) const {
+    return is_meeting(entity) ? entity - streams_ : entity >> slot_bits_;
+  }
 
   template <class Visit>
   void for_each_member(std::uint32_t entity, Visit visit) const;
@@ -114,8 +130,12 @@ class Rates {
   std::vector<std::uint32_t> collectives_;  // in flight
   std::vector<std::uint32_t> touched_;      // classes
   std::vector<std::uint32_t> listed_;       // entities whose speed may change
-  std::uint32_t crowded_ = 0;               // classes
-  bool shared_ = false;                     // some collective has less than its full share
+  std::vector<Link> links_;
+  std::uint32_t crowded_ = 0;    // of them
+  bool links_changed_ = false;   // collectives began or ended where links are crowded, or were
+  std::uint64_t sharing_ = 0;    // how often links were shared
+  std::vector<LinkLoad> loads_;  // while they are
+  std::vector<std::pair<std::uint32_t, FlowId>> jobs_;
   std::vector<Rescheduled> rescheduled_;
 };
 

@@ -23,7 +23,7 @@ Simulation::Simulation(const Schedule& schedule,
       factors_(options.variation, schedule.program().mesh().ranks()),
       slot_bits_(static_cast<std::uint32_t>(std::bit_width(schedule.slots() - 1U))),
       slots_(schedule.slots()) {
-  fold();
+  fold(machine);
   const std::optional<Seconds> launch = machine.costs.kernel_launch;
   unroll(seconds_of_op, launch.value_or(Seconds(0)));
   const std::size_t classes = classes_.first_rank.size();
@@ -33,11 +33,11 @@ Simulation::Simulation(const Schedule& schedule,
   idle_.resize(classes);
   last_.assign(classes, kLaunch);
   end_.resize(classes);
-  prepare_rates(machine);
+  prepare_rates(machine, seconds_of_op);
 }
 
-void Simulation::fold() {
-  classes_ = classes_of(schedule_.program(), options_);
+void Simulation::fold(const Machine& machine) {
+  classes_ = classes_of(schedule_.program(), machine, options_);
   factors_.select(classes_.first_rank);
   who_meets_.emplace(schedule_, classes_);
 }
@@ -72,45 +72,45 @@ void Simulation::unroll(const std::vector<Seconds>& seconds_of_op, Seconds launc
   }
 }
 
-void Simulation::prepare_rates(const Machine& machine) {
+/// Whether more than one collective may be in flight at once on some link: a communicator beside
+/// another, or where nothing else is, groups of one communicator above leaf switches.
+bool Simulation::links_may_be_shared(const Machine& machine) const {
   const bool beside = std::any_of(steps_.begin(), steps_.end(), [](const Step& step) {
     return step.slot != kComputeSlot && !step.also_compute;
   });
+  return beside || (machine.topology && spine_is_crossed(*machine.topology));
+}
+
+void Simulation::prepare_rates(const Machine& machine, const std::vector<Seconds>& seconds_of_op) {
   Effects effects;
-  effects.contention = options_.contention;
   if (options_.interference) {
     effects.interference = machine.costs.interference;
   }
   result_.interference = effects.interference.has_value();
-  if (!beside || (!effects.contention && !effects.interference)) {
+  if (!links_may_be_shared(machine) || (!options_.contention && !effects.interference)) {
     return;
+  }
+  if (options_.contention) {
+    effects.contention.emplace(schedule_, machine, classes_, *who_meets_, seconds_of_op);
   }
   const std::optional<std::int64_t> multiprocessors = machine.costs.streaming_multiprocessors;
   effects.multiprocessors = multiprocessors.value_or(1);
   const Program& program = schedule_.program();
-  std::vector<Demand> demand_of_op(program.ops().size());
   std::vector<Demand> demands;
   demands.reserve(steps_.size());
-  std::vector<bool> known(program.ops().size());
-  for (TaskId task = 0; task < steps_.size(); ++task) {
-    const program::OpId id = schedule_.task(task).op;
-    const Op& op = program.op(id);
-    Demand& demand = demand_of_op[id];
-    if (!known[id]) {
-      known[id] = true;
-      const program::Family family = program::info(op.function).family;
-      demand.collective = family == program::Family::collective;
-      demand.bound = family == program::Family::gemm || family == program::Family::attention
-                         ? cost::KernelBound::compute
-                         : cost::KernelBound::memory;
-      if (demand.collective) {
-        demand.links = link_use(program, op, machine, steps_[task].seconds);
-      }
-    }
-    demands.push_back(demand);
+  for (const Task& task : schedule_.tasks()) {
+    const program::Family family = program::info(program.op(task.op).function).family;
+    const bool computes = family == program::Family::gemm || family == program::Family::attention;
+    demands.push_back({task.op,
+                       family == program::Family::collective,
+                       computes ? cost::KernelBound::compute : cost::KernelBound::memory});
   }
-  rates_.emplace(
-      *who_meets_, classes_.first_rank.size(), slots_, slot_bits_, std::move(demands), effects);
+  rates_.emplace(*who_meets_,
+                 classes_.first_rank.size(),
+                 slots_,
+                 slot_bits_,
+                 std::move(demands),
+                 std::move(effects));
 }
 
 EventResult Simulation::run() {

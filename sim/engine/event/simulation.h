@@ -82,9 +82,10 @@ class Simulation {
   /// The op of a cause that is the host's launch.
   static constexpr TaskId kLaunch = 0xffffffff;
 
-  void fold();
+  void fold(const Machine& machine);
   /// Prepares for work that runs beside other work, when there is such in the schedule.
-  void prepare_rates(const Machine& machine);
+  [[nodiscard]] bool links_may_be_shared(const Machine& machine) const;
+  void prepare_rates(const Machine& machine, const std::vector<Seconds>& seconds_of_op);
   void unroll(const std::vector<Seconds>& seconds_of_op, Seconds launch);
 
   [[nodiscard]] std::uint32_t stream(std::uint32_t who, StreamSlot slot) const {
