@@ -131,6 +131,7 @@ std::vector<report::TimelineFigure> draw_timelines(const config::StudySpec& stud
   for (const config::PlanSpec& plan : study.plans) {
     const ledger::Timeline timeline = study::timeline(study, plan);
     if (!timeline.reason.empty()) {
+      note(fmt::format("plan '{}' has no timeline: {}", plan.name, timeline.reason));
       continue;
     }
     const std::string name = picture_name(plan.name, files);

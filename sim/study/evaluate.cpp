@@ -11,6 +11,8 @@
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
+#include "sim/study/event_limits.h"
+#include "sim/study/nccl.h"
 #include "sim/study/point.h"
 #include "sim/study/rates.h"
 #include "sim/study/requirements.h"
@@ -61,7 +63,10 @@ void read_steps(const program::Program& program,
     }
   }
   if (reader != ledger::Engine::analytic) {
-    if (auto step = event_step(engine::Schedule(program), machine, study.what_if)) {
+    if (std::string refused = too_large(program, machine, study, EventUse::seconds);
+        !refused.empty()) {
+      reasons.push_back(std::move(refused));
+    } else if (auto step = event_step(engine::Schedule(program), machine, study.what_if)) {
       steps.event = step->time;
       distribution = std::move(step->distribution);
     }
@@ -258,6 +263,7 @@ engine::Machine machine_of(const config::ClusterSpec& cluster) {
   machine.nic_rate = cluster.nic_per_gpu;
   machine.gpus_per_node = cluster.gpus_per_node.value;
   machine.topology = topology_of(cluster);
+  machine.nccl = nccl_tuning_of(cluster);
   return machine;
 }
 

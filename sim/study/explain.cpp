@@ -17,6 +17,7 @@
 #include "sim/plan/plan.h"
 #include "sim/program/ownership.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/event_limits.h"
 #include "sim/study/kernel_terms.h"
 #include "sim/study/nccl.h"
 #include "sim/study/timeline.h"
@@ -312,6 +313,30 @@ std::vector<ledger::OwnerChange> owner_changes(const Program& program) {
   return changes;
 }
 
+namespace {
+
+/// What would shorten the step; a reason where the event engine does not say so.
+void add_critical_path(const config::StudySpec& study,
+                       const Program& program,
+                       const engine::Machine& machine,
+                       ledger::Explanation& explanation) {
+  std::string refused = too_large(program, machine, study, EventUse::critical_path);
+  if (!refused.empty()) {
+    std::vector<std::string>& reasons = explanation.result.reasons;
+    if (std::find(reasons.begin(), reasons.end(), refused) == reasons.end()) {
+      reasons.push_back(std::move(refused));
+    }
+    return;
+  }
+  const engine::Schedule schedule(program);
+  if (const auto step = event_step(schedule, machine, study.what_if)) {
+    explanation.critical_path =
+        engine::critical_path(schedule, machine, step->options, kTermsTried);
+  }
+}
+
+}  // namespace
+
 ledger::Explanation explain(const config::StudySpec& study,
                             const config::PlanSpec& spec,
                             const std::optional<OwnerShape>& shape) {
@@ -330,11 +355,7 @@ ledger::Explanation explain(const config::StudySpec& study,
   const std::vector<Term> tensors = tensor_terms(program);
   explanation.terms.insert(explanation.terms.end(), tensors.begin(), tensors.end());
   add_operation_terms(program, study.cluster, machine, explanation.terms);
-  const engine::Schedule schedule(program);
-  if (const auto step = event_step(schedule, machine, study.what_if)) {
-    explanation.critical_path =
-        engine::critical_path(schedule, machine, step->options, kTermsTried);
-  }
+  add_critical_path(study, program, machine, explanation);
   explanation.memory = engine::memory_entries(program);
   explanation.shapes = shape_trace(program);
   const plan::Plan small = small_plan(resolution.plan, shape);

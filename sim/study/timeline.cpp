@@ -18,6 +18,7 @@
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/event_limits.h"
 #include "sim/study/what_if.h"
 
 namespace trireme::study {
@@ -214,6 +215,10 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
   }
   const program::Program program = plan::lower(resolution.plan);
   const engine::Machine machine = machine_of(study.cluster);
+  timeline.reason = too_large(program, machine, study, EventUse::timeline);
+  if (!timeline.reason.empty()) {
+    return timeline;
+  }
   const Schedule schedule(program);
   const std::vector<Bytes> allocated = engine::memory_of_tasks(program);
 
@@ -258,7 +263,7 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
           {place.at({record.rank, waited_for}), place.at({record.rank, record.task})});
     }
   }
-  const engine::RankClasses classes = engine::classes_of(program, step->options);
+  const engine::RankClasses classes = engine::classes_of(program, machine, step->options);
   MeetingFinder meetings(schedule, classes, place, timeline);
   for (const engine::TaskRecord& record : records) {
     meetings.add(record);

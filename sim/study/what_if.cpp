@@ -17,24 +17,6 @@ namespace {
 /// Keys of a sweep below which only the event engine sees a difference.
 constexpr std::string_view kEventKeys[] = {"what_if.slow_ranks", "what_if.jitter"};
 
-engine::EventOptions options_of(const config::WhatIfSpec& what_if) {
-  engine::EventOptions options;
-  for (const config::SlowRankSpec& slow : what_if.slow_ranks) {
-    options.variation.stragglers.push_back({slow.rank.value, slow.factor, slow.component});
-  }
-  if (const auto& jitter = what_if.jitter) {
-    options.variation.jitter = jitter->relative;
-    options.variation.rank_jitter = jitter->between_ranks;
-    options.variation.scatter = jitter->distribution == config::JitterDistribution::log_normal
-                                    ? engine::Scatter::log_normal
-                                    : engine::Scatter::exponential;
-    options.variation.seed = static_cast<std::uint64_t>(jitter->seed);
-  }
-  options.contention = what_if.contention;
-  options.interference = what_if.interference;
-  return options;
-}
-
 /// Runs all seeds and sets that of the run in the middle.
 std::optional<ledger::StepDistribution> run_seeds(const engine::Schedule& schedule,
                                                   const engine::Machine& machine,
@@ -56,6 +38,24 @@ std::optional<ledger::StepDistribution> run_seeds(const engine::Schedule& schedu
 }
 
 }  // namespace
+
+engine::EventOptions event_options(const config::WhatIfSpec& what_if) {
+  engine::EventOptions options;
+  for (const config::SlowRankSpec& slow : what_if.slow_ranks) {
+    options.variation.stragglers.push_back({slow.rank.value, slow.factor, slow.component});
+  }
+  if (const auto& jitter = what_if.jitter) {
+    options.variation.jitter = jitter->relative;
+    options.variation.rank_jitter = jitter->between_ranks;
+    options.variation.scatter = jitter->distribution == config::JitterDistribution::log_normal
+                                    ? engine::Scatter::log_normal
+                                    : engine::Scatter::exponential;
+    options.variation.seed = static_cast<std::uint64_t>(jitter->seed);
+  }
+  options.contention = what_if.contention;
+  options.interference = what_if.interference;
+  return options;
+}
 
 bool needs_event_engine(const config::WhatIfSpec& what_if) {
   return !what_if.slow_ranks.empty() || what_if.jitter.has_value();
@@ -124,7 +124,7 @@ std::optional<EventStep> event_step(const engine::Schedule& schedule,
                                     const engine::Machine& machine,
                                     const config::WhatIfSpec& what_if) {
   EventStep step;
-  step.options = options_of(what_if);
+  step.options = event_options(what_if);
   if (what_if.jitter) {
     step.distribution = run_seeds(schedule, machine, what_if.jitter->runs, step.options);
     if (!step.distribution) {

@@ -23,6 +23,9 @@ namespace trireme::study {
 /// A sentence for each thing that is otherwise; none without `what_if`.
 [[nodiscard]] std::vector<std::string> sentences(const config::WhatIfSpec& what_if);
 
+/// What is asked, as the event engine takes it.
+[[nodiscard]] engine::EventOptions event_options(const config::WhatIfSpec& what_if);
+
 /// A step by the event engine.
 struct EventStep {
   engine::EventOptions options;  // under which it ran

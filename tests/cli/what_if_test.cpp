@@ -159,5 +159,28 @@ TEST_CASE("a report that cannot be written whole leaves the old one", "[cli]") {
   CHECK_FALSE(fs::exists(to / "report.md"));
 }
 
+TEST_CASE("a step too large for the event engine is a row with its reason", "[cli]") {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "study.yaml";
+  write_file(path,
+             "version: 1\nmodel: {use: ulysses-study-8-layer, layers: 1}\n"
+             "cluster: h100-8x-nvlink\nworkload: {sequence: 8K, global_batch: 1048576}\n"
+             "plans: [{name: u, use: ulysses-zero3}]\n");
+  const std::string study = fmt::format("'{}'", path.string());
+  const ProgramRun table = run_trireme("compare " + study + " --engine event --json");
+  const Json row = Json::parse(table.out)["rows"][0];
+  CHECK(row["step_time_seconds"].is_null());
+  CHECK(row["peak_memory_bytes"]["allocated"] > 0);
+  const std::string reason = row["reasons"].back();
+  CHECK(reason.find("study.yaml:4:40: global_batch 1048576 gives each rank") != std::string::npos);
+  const ProgramRun trace = run_trireme("trace " + study + " --plan u");
+  CHECK(trace.exit_code == 4);
+  CHECK(trace.out.empty());
+  CHECK(trace.error.find("has no timeline: " + reason) != std::string::npos);
+  const ProgramRun explained = run_trireme("explain " + study + " --plan u");
+  CHECK(explained.exit_code == 0);
+  CHECK(explained.out.find("critical path") == std::string::npos);
+}
+
 }  // namespace
 }  // namespace trireme::test
