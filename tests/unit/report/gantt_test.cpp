@@ -179,5 +179,48 @@ TEST_CASE("gantt: ten thousand slices too narrow to see are few bars", "[unit]")
         std::string::npos);
 }
 
+TEST_CASE("gantt: a row has no more bars than pixels, and they sum to its slices", "[unit]") {
+  constexpr int kSlices = 60'000;
+  ledger::Timeline many = timeline();
+  many.slices.clear();
+  many.layers = 2;
+  many.step = Seconds(1);
+  double critical = 0;
+  for (int i = 0; i < kSlices; ++i) {  // no two neighbours are alike
+    ledger::TimelineSlice slice;
+    slice.operation = "product";
+    slice.function = "f";
+    slice.work = i % 3 == 0 ? ledger::Work::attention : ledger::Work::matrix_product;
+    slice.critical = i % 2 == 0;
+    slice.start = Seconds(i / static_cast<double>(kSlices));
+    slice.end = Seconds((i + 1) / static_cast<double>(kSlices));
+    critical += slice.critical ? (slice.end - slice.start).value() : 0;
+    many.slices.push_back(slice);
+  }
+  const std::string svg = to_gantt(many);
+  CHECK(svg.size() < 1'000'000);
+  const pugi::xml_document document = parsed(svg);
+  const double pixels = 1280 - 170 - 20;  // beside the rows' names
+  const std::vector<pugi::xml_node> all = bars(document);
+  CHECK(all.size() > 500);
+  CHECK(static_cast<double>(all.size()) <= pixels);
+  int slices = 0;
+  double underlined = 0;
+  for (const pugi::xml_node bar : all) {
+    const std::string title = bar.child_value("title");
+    CAPTURE(title);
+    slices += std::stoi(title);
+    CHECK(title.find(" of attention, ") != std::string::npos);
+    CHECK(title.find(" of matrix product; ") != std::string::npos);
+    CHECK(title.find(" on the critical path") != std::string::npos);
+    CHECK(std::string(bar.child("rect").attribute("fill").value()) == "#0072B2");  // the longer
+    underlined += bar.child("rect").next_sibling("rect").attribute("width").as_double();
+  }
+  CHECK(slices == kSlices);
+  CHECK(underlined / pixels == Approx(critical).epsilon(0.01));
+  CHECK(svg.find("Slices narrower than a pixel") != std::string::npos);
+  CHECK(to_gantt(timeline()).find("Slices narrower than a pixel") == std::string::npos);
+}
+
 }  // namespace
 }  // namespace trireme::report
