@@ -54,6 +54,12 @@ void put_mlp_kind(const ConfigReader& config, const Architecture& architecture, 
 
 void put_attention(const ConfigReader& config, const Architecture& architecture, Draft& draft) {
   const Count heads = config.count(kHeads);
+  if (heads.value == 0) {
+    refuse(heads.position.location(),
+           "a model without attention heads",
+           fmt::format("accepted: a whole number from 1, in one of {}",
+                       fmt::join(std::begin(kHeads), std::end(kHeads), ", ")));
+  }
   put(draft.attention, "heads", heads);
   if (const auto kv_heads = config.maybe_count(kKvHeads)) {
     put(draft.attention, "kv_heads", *kv_heads);

@@ -12,12 +12,17 @@ namespace trireme::config {
 
 namespace {
 
+/// Beyond any step: eleven days.
+constexpr Seconds kMostCharged{1e6};
+
 /// Seconds that may be negative: "-1.2 ms".
 Seconds parse_signed_seconds(std::string_view text) {
-  if (text.starts_with('-')) {
-    return -parse_seconds(text.substr(1));
+  const bool negative = text.starts_with('-');
+  const Seconds amount = parse_seconds(negative ? text.substr(1) : text);
+  if (amount > kMostCharged) {
+    throw BadText(fmt::format("'{}' is out of range", text), "accepted: -1e6 s to 1e6 s");
   }
-  return parse_seconds(text);
+  return negative ? -amount : amount;
 }
 
 Seconds read_coefficient(const MapReader& map, std::string_view key, LawSpec& law) {
