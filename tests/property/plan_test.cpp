@@ -1,4 +1,5 @@
 // What every legal plan keeps, on plans drawn at random.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -145,7 +146,31 @@ TEST_CASE("memory of a plan equals a walk over every instance", "[property][plan
   });
 }
 
-TEST_CASE("overlap sends the same bytes, and holds no less memory", "[property][plan]") {
+/// The most that one reduction of gradients writes beside what it reads.
+Bytes largest_shards(const program::Program& program) {
+  Bytes largest;
+  for (const program::Op& op : program.ops()) {
+    if (op.function != program::Function::collective ||
+        op.collective != CollectiveKind::reduce_scatter) {
+      continue;
+    }
+    Bytes written;
+    for (const program::Operand& operand : program.operands(op).subspan(op.operands / 2U)) {
+      const program::Tensor& shard = program.tensor(operand.ref.tensor);
+      if (shard.role == program::Role::gradient && shard.storage == program::Storage::own) {
+        written += bytes_of(shard.local_elements, shard.type);
+      }
+    }
+    largest = std::max(largest, written);
+  }
+  return largest;
+}
+
+// A reduction that hides begins when the block after it does: the shards that it writes are born
+// that much later, by when what its own block held may be gone. All else lives as long or longer.
+TEST_CASE(
+    "overlap sends the same bytes, and holds no less memory but for shards that are born later",
+    "[property][plan]") {
   for_each_plan(300, [](const plan::Plan& plan) {
     const program::Program hidden = plan::lower(plan);
     const program::Program exposed = plan::lower(test::without_overlap(plan));
@@ -157,7 +182,8 @@ TEST_CASE("overlap sends the same bytes, and holds no less memory", "[property][
       REQUIRE(with.sent_by_phase == without.sent_by_phase);
       REQUIRE(with.sent_by_traffic == without.sent_by_traffic);
     }
-    REQUIRE(engine::read_peak(hidden).allocated >= engine::read_peak(exposed).allocated);
+    const Bytes later = plan.overlap_gradients ? largest_shards(exposed) : Bytes(0);
+    REQUIRE(engine::read_peak(hidden).allocated + later >= engine::read_peak(exposed).allocated);
     REQUIRE(engine::read_peak(hidden).resident == engine::read_peak(exposed).resident);
     REQUIRE(engine::read_flops(hidden).model.value() ==
             Approx(engine::read_flops(exposed).model.value()).epsilon(1e-12));

@@ -1,6 +1,6 @@
 #include "sim/config/yaml_reader.h"
 
-#include <chrono>
+#include <ctime>
 #include <memory>
 #include <string>
 
@@ -133,10 +133,10 @@ TEST_CASE("hostile input is refused within a second", "[config]") {
                                           repeated("a\n"),
                                           "a: &a [x]\nb: [" + repeated("*a,").substr(100) + "]",
                                           indented);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process alone: others may hold the cores
   CAPTURE(input.substr(0, 20));
   const std::string refused = refusal(input);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 5);
   CHECK((!refused.empty() || input[0] == 'a' || input[0] == '\n' || input[0] == '\''));
 }
 
