@@ -23,8 +23,11 @@ target_compile_definitions(trireme_compiler INTERFACE $<$<CONFIG:Debug>:_GLIBCXX
 
 if(TRIREME_SANITIZE)
   target_compile_options(trireme_compiler INTERFACE
-    "$<$<COMPILE_LANGUAGE:CXX>:$<IF:${is_test_program},-O0,-O1>>"
+    "$<$<COMPILE_LANGUAGE:CXX>:$<IF:${is_test_program},-O0,-Og>>"
     "$<$<COMPILE_LANGUAGE:CXX>:-g1;-fno-omit-frame-pointer;-fsanitize=${TRIREME_SANITIZE}>"
+    # The address sanitizer sees null pointers too, and x86-64 has no alignment to miss: without
+    # these two checks the library compiles in half the time.
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,alignment>
     $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
     # GCC 12 sees uninitialised members in instrumented code of the standard library's <regex>.
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
