@@ -17,6 +17,7 @@
 #include "sim/config/map_reader.h"
 #include "sim/config/model.h"
 #include "sim/config/plan_presets.h"
+#include "sim/config/recompute.h"
 #include "sim/config/what_if.h"
 #include "sim/config/words.h"
 #include "sim/core/nearest.h"
@@ -63,16 +64,6 @@ OptimizerSpec read_optimizer(const MapReader& map) {
   optimizer.recipe = map.optional("recipe", word_of(kRecipeWords), "bf16-fp32-main");
   optimizer.clip_gradients = map.optional("clip_gradients", parse_bool, "true");
   return optimizer;
-}
-
-Recompute read_recompute(const MapReader& options) {
-  const Node* const node = options.find("recompute");
-  if (node != nullptr && node->is_map()) {
-    const MapReader map(*node, options.path_of("recompute"), {"offload"});
-    constexpr Choice<Recompute> kOffloadWords[] = {{"host", Recompute::offload_host}};
-    return map.required("offload", word_of(kOffloadWords));
-  }
-  return options.optional("recompute", word_of(kRecomputeWords), "none");
 }
 
 OverlapSpec read_overlap(const MapReader& map) {

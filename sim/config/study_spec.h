@@ -25,7 +25,32 @@ struct WorkloadSpec {
   bool causal = true;
 };
 
-enum class Recompute : std::uint8_t { none, selective, full, offload_host };
+enum class Recompute : std::uint8_t { none, selective, full };
+
+/// Parts of a layer that run again on their own. Megatron Core calls them core_attn, layernorm, mlp
+/// and, of experts, moe_act.
+struct RecomputeModules {
+  bool core_attention = false;  // from queries, keys and values to the kernel's output
+  bool layernorm = false;       // both norms' outputs
+  bool mlp = false;             // all of the MLP behind its norm
+  bool mlp_activation = false;  // the activation function's output
+
+  [[nodiscard]] bool any() const { return core_attention || layernorm || mlp || mlp_activation; }
+
+  friend bool operator==(const RecomputeModules&, const RecomputeModules&) = default;
+};
+
+/// Which layers run again whole: the last of every so many, so many at the beginning, or all, in
+/// units of so many of which the input alone is kept.
+enum class LayerChoice : std::uint8_t { every, block, uniform };
+
+struct RecomputeSpec {
+  Recompute granularity = Recompute::none;
+  RecomputeModules modules;  // of selective
+  LayerChoice layers = LayerChoice::every;
+  std::int64_t number = 1;  // of layers, as `layers` means it
+  bool offload_to_host = false;
+};
 enum class LossKind : std::uint8_t { eager, chunked, fused, vocabulary_parallel };
 enum class AttentionKernel : std::uint8_t { flash2, flash3, cudnn, unfused };
 enum class ExchangeKind : std::uint8_t { packed, separate };
@@ -86,7 +111,7 @@ struct PlanSpec {
   Framework framework = Framework::generic;
   // What `defaults` gives to every plan and a plan may override.
   OptimizerSpec optimizer;
-  Recompute recompute = Recompute::none;
+  RecomputeSpec recompute;
   LossKind loss = LossKind::fused;
   AttentionKernel attention = AttentionKernel::flash2;
   OverlapSpec overlap;

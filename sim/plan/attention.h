@@ -23,6 +23,7 @@ struct AttentionTensors {
   Ref x;
   Ref normed;
   Ref gathered;  // sequence_gather: the normed input of every token
+  Ref packed;    // queries, keys and values as core attention gets them, where they are packed
   Ref q;
   Ref k;
   Ref v;

@@ -36,7 +36,7 @@ class BackwardWorkspaces {
     add(step.workspace("query gradient accumulator", q.shape, q.layout, ElementType::fp32));
     add(step.workspace(
         "row sums of o times do", statistics.shape, statistics.layout, ElementType::fp32));
-    const bool grouped = step.heads_per_group().size > 1;
+    const bool grouped = q.shape[3].size > 1;
     const program::Tensor k = step.b.tensor(saved.k.tensor);
     switch (implementation(step.plan.kernel)) {
       case program::AttentionImplementation::flash2:
@@ -135,7 +135,8 @@ void emit_attention(Step& step, AttentionTensors& saved) {
       {read(saved.q), read(saved.k), read(saved.v), write(saved.o), write(saved.log_sum_exp)});
   op.causal = step.plan.causal;
   op.attention = implementation(step.plan.kernel);
-  if (step.plan.recompute_layers && step.b.phase() == Phase::forward) {
+  const bool made_again = step.runs_again || step.plan.recompute_modules.core_attention;
+  if (made_again && step.b.phase() == Phase::forward) {
     step.b.keep({saved.log_sum_exp}, "flash-attention, mha_fwd writes it, needed or not");
   }
 }

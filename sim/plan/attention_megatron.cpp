@@ -3,6 +3,7 @@
 #include "sim/plan/attention.h"
 #include "sim/plan/attention_kernel.h"
 #include "sim/plan/megatron_regions.h"
+#include "sim/plan/recompute.h"
 
 namespace trireme::plan {
 
@@ -47,6 +48,12 @@ AttentionParameters declare(Step& step, Parameters& parameters) {
   return block;
 }
 
+/// What Megatron Core calls core attention, given q, k and v.
+void emit_core(Step& step, AttentionTensors& saved) {
+  emit_attention(step, saved);
+  saved.o_tokens = saved.o;
+}
+
 AttentionTensors forward(
     Step& step, Parameters& parameters, const AttentionParameters& block, Ref x, Ref out) {
   AttentionTensors saved;
@@ -65,8 +72,7 @@ AttentionTensors forward(
   saved.k = heads.k;
   saved.v = heads.v;
   emit_rotary(step, saved.q, saved.k);
-  emit_attention(step, saved);
-  saved.o_tokens = saved.o;
+  emit_core(step, saved);
   const Ref y = emit_summed_linear(step,
                                    parameters,
                                    {block.output.weight, {}},
@@ -85,6 +91,7 @@ void backward(Step& step,
               Ref dy,
               Ref dx) {
   program::Builder& b = step.b;
+  const Ref normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
   const Ref d_o =
       step.value("attention output gradient", query_shape(step), Step::feature_shards());
   const Ref dy_whole =
@@ -108,11 +115,13 @@ void backward(Step& step,
   }
   const Ref d_packed = step.value("qkv gradient", packed_qkv_shape(step), Step::feature_shards());
   const QueryKeyValue gradients = unpack(step, d_packed);
-  emit_attention_backward(step, saved, d_o, gradients);
+  const AttentionTensors core =
+      core_again(step, saved, [&](AttentionTensors& again) { emit_core(step, again); });
+  emit_attention_backward(step, core, d_o, gradients);
   emit_rotary_backward(step, gradients.q, gradients.k);
   // Only the shard of the input was kept: it is gathered again for the weight gradient.
   const Ref input = every_token(
-      step, saved.normed, "attention input, gathered again", behind_gradient_products(step));
+      step, normed, "attention input, gathered again", behind_gradient_products(step));
   const Ref d_partial =
       step.value("attention input gradient, partial", step.hidden_shape(), Step::partial_sums());
   emit_input_gradient(

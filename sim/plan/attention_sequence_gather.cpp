@@ -2,6 +2,7 @@
 // heads, and attends with its own queries only. It shows what the other lowerings save.
 #include "sim/plan/attention.h"
 #include "sim/plan/attention_kernel.h"
+#include "sim/plan/recompute.h"
 
 namespace trireme::plan {
 
@@ -51,6 +52,11 @@ Ref key_value_view(Step& step, Ref packed, std::string_view name, std::int64_t w
       packed.tensor, name, key_value_shape(step), {.dim = 3, .first = which, .extent = 1});
 }
 
+void emit_core(Step& step, AttentionTensors& saved) {
+  emit_attention(step, saved);
+  saved.o_tokens = saved.o;
+}
+
 AttentionTensors forward(
     Step& step, Parameters& parameters, const AttentionParameters& block, Ref x, Ref out) {
   program::Builder& b = step.b;
@@ -68,8 +74,7 @@ AttentionTensors forward(
   saved.k = key_value_view(step, packed, "k", 0);
   saved.v = key_value_view(step, packed, "v", 1);
   emit_rotary(step, saved.q, saved.k);
-  emit_attention(step, saved);
-  saved.o_tokens = saved.o;
+  emit_core(step, saved);
   const Ref y = step.value("attention block output", step.hidden_shape(), step.between_blocks());
   emit_linear(step, parameters, block.output, "attention output projection", saved.o, y);
   emit_residual_add(step, parameters, {}, x, y, out);
@@ -83,6 +88,7 @@ void backward(Step& step,
               Ref dy,
               Ref dx) {
   program::Builder& b = step.b;
+  const Ref normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
   const Ref d_o = step.value("attention output gradient", query_shape(step), step.between_blocks());
   emit_input_gradient(
       step, parameters, block.output, "attention output projection, input gradient", dy, d_o);
@@ -98,7 +104,9 @@ void backward(Step& step,
   const QueryKeyValue gradients{d_q,
                                 key_value_view(step, d_packed, "k gradient", 0),
                                 key_value_view(step, d_packed, "v gradient", 1)};
-  emit_attention_backward(step, saved, d_o, gradients);
+  const AttentionTensors core =
+      core_again(step, saved, [&](AttentionTensors& again) { emit_core(step, again); });
+  emit_attention_backward(step, core, d_o, gradients);
   emit_rotary_backward(step, gradients.q, gradients.k);
   const Ref d_gathered = step.value("attention input gradient of every token, partial",
                                     step.hidden_shape(),
@@ -122,7 +130,7 @@ void backward(Step& step,
   emit_input_gradient(
       step, parameters, block.qkv, "query projection, input gradient", d_q, d_normed_by_q);
   emit_weight_gradient(
-      step, parameters, block.qkv, "query projection, weight gradient", d_q, saved.normed);
+      step, parameters, block.qkv, "query projection, weight gradient", d_q, normed);
   b.emit(
       Function::add, "attention input gradient, summed", {update(d_normed), read(d_normed_by_q)});
   emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);

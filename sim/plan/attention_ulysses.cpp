@@ -2,6 +2,7 @@
 // heads inside it; all-to-all exchanges change from one split to the other.
 #include "sim/plan/attention.h"
 #include "sim/plan/attention_kernel.h"
+#include "sim/plan/recompute.h"
 
 namespace trireme::plan {
 
@@ -84,22 +85,27 @@ QueryKeyValue qkv_to_heads(Step& step, Ref packed) {
           to_heads(step, tokens.v, "v, exchanged")};
 }
 
+/// What Megatron Core calls core attention, given saved.packed, at this rank's tokens.
+void emit_core(Step& step, AttentionTensors& saved) {
+  const QueryKeyValue heads = qkv_to_heads(step, saved.packed);
+  saved.q = heads.q;
+  saved.k = heads.k;
+  saved.v = heads.v;
+  emit_attention(step, saved);
+  saved.o_tokens = to_tokens(step, saved.o, "attention output, exchanged");
+}
+
 AttentionTensors forward(
     Step& step, Parameters& parameters, const AttentionParameters& block, Ref x, Ref out) {
   AttentionTensors saved;
   saved.x = x;
   saved.normed = step.value("attention input, normed", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, block.norm, x, saved.normed);
-  const Ref packed = step.value("qkv", packed_qkv_shape(step), step.between_blocks());
-  emit_linear(step, parameters, block.qkv, "qkv projection", saved.normed, packed);
-  const QueryKeyValue tokens = unpack(step, packed);
+  saved.packed = step.value("qkv", packed_qkv_shape(step), step.between_blocks());
+  emit_linear(step, parameters, block.qkv, "qkv projection", saved.normed, saved.packed);
+  const QueryKeyValue tokens = unpack(step, saved.packed);
   emit_rotary(step, tokens.q, tokens.k);
-  const QueryKeyValue heads = qkv_to_heads(step, packed);
-  saved.q = heads.q;
-  saved.k = heads.k;
-  saved.v = heads.v;
-  emit_attention(step, saved);
-  saved.o_tokens = to_tokens(step, saved.o, "attention output, exchanged");
+  emit_core(step, saved);
   const Ref y = step.value("attention block output", step.hidden_shape(), step.between_blocks());
   emit_linear(step, parameters, block.output, "attention output projection", saved.o_tokens, y);
   emit_residual_add(step, parameters, {}, x, y, out);
@@ -141,6 +147,7 @@ void backward(Step& step,
               const AttentionTensors& saved,
               Ref dy,
               Ref dx) {
+  const Ref normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
   const Ref d_o_tokens =
       step.value("attention output gradient", query_shape(step), step.between_blocks());
   emit_input_gradient(step,
@@ -156,7 +163,9 @@ void backward(Step& step,
                        dy,
                        saved.o_tokens);
   const Ref d_o = to_heads(step, d_o_tokens, "attention output gradient, exchanged");
-  const Ref d_packed = qkv_gradient(step, saved, d_o);
+  const AttentionTensors core =
+      core_again(step, saved, [&](AttentionTensors& again) { emit_core(step, again); });
+  const Ref d_packed = qkv_gradient(step, core, d_o);
   const QueryKeyValue gradients = unpack(step, d_packed);
   emit_rotary_backward(step, gradients.q, gradients.k);
   const Ref d_normed =
@@ -164,7 +173,7 @@ void backward(Step& step,
   emit_input_gradient(
       step, parameters, block.qkv, "qkv projection, input gradient", d_packed, d_normed);
   emit_weight_gradient(
-      step, parameters, block.qkv, "qkv projection, weight gradient", d_packed, saved.normed);
+      step, parameters, block.qkv, "qkv projection, weight gradient", d_packed, normed);
   emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
   step.b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
 }

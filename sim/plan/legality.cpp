@@ -563,10 +563,16 @@ void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
   if (spec.tensor_parallel > 1 && (spec.ulysses > 1 || spec.sequence_gather > 1)) {
     not_modelled(feasibility, "tensor-parallel attention together with a split sequence");
   }
-  if (spec.recompute == config::Recompute::selective) {
-    not_modelled(feasibility, "selective recomputation");
+  if (spec.recompute.modules.mlp_activation && spec.framework == Framework::megatron) {
+    feasibility.refusals.push_back(
+        {"recompute-activation",
+         "Megatron Core recomputes the activation of experts alone (moe_act)"});
   }
-  if (spec.recompute == config::Recompute::offload_host) {
+  if (spec.recompute.granularity == config::Recompute::selective &&
+      spec.framework == Framework::torchtitan) {
+    not_modelled(feasibility, "torchtitan's recomputation by operation");
+  }
+  if (spec.recompute.offload_to_host) {
     not_modelled(feasibility, "offloading activations to the host");
   }
   if (spec.loss == config::LossKind::chunked) {

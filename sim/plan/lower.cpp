@@ -5,6 +5,7 @@
 #include "sim/plan/attention.h"
 #include "sim/plan/embedding.h"
 #include "sim/plan/head.h"
+#include "sim/plan/layers.h"
 #include "sim/plan/mlp.h"
 #include "sim/plan/parameters.h"
 #include "sim/plan/step.h"
@@ -36,8 +37,7 @@ class AccumulateSchedule {
       : step_(step),
         b_(step.b),
         parameters_(parameters),
-        attention_(attention_lowering(step.plan.attention)),
-        mlp_(mlp_lowering(step.plan.mlp)),
+        layers_(step, parameters),
         has_vocabulary_(step.plan.model.vocabulary > 0) {}
 
   void emit() {
@@ -59,10 +59,7 @@ class AccumulateSchedule {
 
  private:
   void declare() {
-    b_.set_component(Component::attention);
-    attention_parameters_ = attention_.declare(step_, parameters_);
-    b_.set_component(Component::mlp);
-    mlp_parameters_ = mlp_.declare(step_, parameters_);
+    layers_.declare();
     if (has_vocabulary_) {
       b_.set_component(Component::embedding);
       embedding_parameters_ = declare_embedding(step_, parameters_);
@@ -74,6 +71,7 @@ class AccumulateSchedule {
     b_.set_phase(Phase::backward);
     d_residual_ =
         step_.value("residual stream gradient", step_.hidden_shape(), step_.between_blocks());
+    layers_.use(residual_, d_residual_);
     program::TensorSpec loss;
     loss.name = "loss";
     loss.component = Component::loss;
@@ -110,33 +108,34 @@ class AccumulateSchedule {
       b_.begin_segment("embedding");
       if (has_vocabulary_) {
         embedded = emit_embedding(
-            step_, parameters_, embedding_parameters_, first, attention_next(Phase::forward));
+            step_, parameters_, embedding_parameters_, first, layers_.first_forward());
       } else {
         b_.emit(Function::load_batch, "load input", {write(first)}).stream =
             program::kHostCopyStream;
-        parameters_.look_ahead(attention_next(Phase::forward));
+        parameters_.look_ahead(layers_.first_forward());
       }
     });
-    using Ends = program::Builder::Ends;
-    const Ends last_gathers_other{false, step_.plan.overlap_parameters};
-    b_.repeat_with_ends(
-        Index::layer, 0, 1, layers, last_gathers_other, [&](Ends at) { emit_layer_forward(at); });
+    layers_.emit_forward(
+        has_vocabulary_ ? NextUse{&head_parameters_.norm_unit, Phase::forward, Component::head, 0}
+                        : layers_.first_backward(0));
     at_layer(layers, [&] {
       b_.begin_segment("head and loss");
       if (has_vocabulary_) {
-        emit_head_and_loss(
-            step_, parameters_, head_parameters_, residual_, d_residual_, loss_, backward_next(-1));
+        emit_head_and_loss(step_,
+                           parameters_,
+                           head_parameters_,
+                           residual_,
+                           d_residual_,
+                           loss_,
+                           layers_.first_backward(-1));
       } else {
         emit_half_square_loss(step_, residual_, d_residual_, loss_);
       }
     });
-    const Ends ends_differ{step_.plan.overlap_gradients, step_.plan.overlap_parameters};
-    b_.repeat_with_ends(Index::layer, layers - 1, -1, layers, ends_differ, [&](Ends at) {
-      if (!at.first) {
-        parameters_.move_layer(-1);
-      }
-      emit_layer_backward(at);
-    });
+    layers_.emit_backward(
+        has_vocabulary_
+            ? NextUse{&embedding_parameters_.unit, Phase::backward, Component::embedding, 0}
+            : NextUse{});
     at_layer(0, [&] {
       b_.set_phase(Phase::backward);
       b_.set_component(Component::embedding);
@@ -148,85 +147,6 @@ class AccumulateSchedule {
       }
       parameters_.finish_micro_batch();
     });
-  }
-
-  [[nodiscard]] NextUse attention_next(Phase phase, int layers_on = 0) const {
-    return {&attention_parameters_.unit, phase, Component::attention, layers_on};
-  }
-
-  [[nodiscard]] NextUse mlp_next(Phase phase) const {
-    return {&mlp_parameters_.unit, phase, Component::mlp, 0};
-  }
-
-  /// The first block that the backward pass of the layer `layers_on` works on.
-  [[nodiscard]] NextUse backward_next(int layers_on) const {
-    if (step_.plan.recompute_layers) {
-      return attention_next(Phase::recompute, layers_on);
-    }
-    NextUse next = mlp_next(Phase::backward);
-    next.layers_on = layers_on;
-    return next;
-  }
-
-  void emit_layer_forward(program::Builder::Ends at) {
-    b_.set_phase(Phase::forward);
-    b_.begin_segment("layer forward");
-    NextUse next = attention_next(Phase::forward, 1);
-    if (at.last) {
-      next = has_vocabulary_
-                 ? NextUse{&head_parameters_.norm_unit, Phase::forward, Component::head, 0}
-                 : backward_next(0);
-    }
-    emit_blocks_forward(Ref(residual_).at(Index::layer, 1), next);
-  }
-
-  /// Both blocks of a layer; what they leave for the backward pass is saved. `next` is the work
-  /// after them.
-  void emit_blocks_forward(Ref out, const NextUse& next) {
-    b_.set_component(Component::attention);
-    parameters_.gather(attention_parameters_.unit, mlp_next(b_.phase()));
-    const Ref between =
-        step_.value("residual stream between blocks", step_.hidden_shape(), step_.between_blocks());
-    attention_tensors_ =
-        attention_.forward(step_, parameters_, attention_parameters_, residual_, between);
-    b_.set_component(Component::mlp);
-    parameters_.gather(mlp_parameters_.unit, next);
-    mlp_tensors_ = mlp_.forward(step_, parameters_, mlp_parameters_, between, out);
-  }
-
-  void emit_layer_backward(program::Builder::Ends at) {
-    b_.begin_segment("layer backward");
-    if (step_.plan.recompute_layers) {
-      b_.set_phase(Phase::recompute);
-      b_.set_component(Component::mlp);
-      const Ref out =
-          step_.value("residual stream, recomputed", step_.hidden_shape(), step_.between_blocks());
-      emit_blocks_forward(out, {});  // the same block goes backward next
-      b_.keep({out}, "pytorch, torch/utils/checkpoint.py: the recomputed output is not used");
-    }
-    b_.set_phase(Phase::backward);
-    b_.set_component(Component::mlp);
-    parameters_.gather(mlp_parameters_.unit, attention_next(Phase::backward));
-    const Ref d_between = step_.value(
-        "residual stream gradient between blocks", step_.hidden_shape(), step_.between_blocks());
-    mlp_.backward(step_,
-                  parameters_,
-                  mlp_parameters_,
-                  mlp_tensors_,
-                  Ref(d_residual_).at(Index::layer, 1),
-                  d_between);
-    parameters_.finish_backward(mlp_parameters_.unit);
-    b_.set_component(Component::attention);
-    NextUse next = backward_next(-1);
-    if (at.last) {
-      next = has_vocabulary_
-                 ? NextUse{&embedding_parameters_.unit, Phase::backward, Component::embedding, 0}
-                 : NextUse{};
-    }
-    parameters_.gather(attention_parameters_.unit, next);
-    attention_.backward(
-        step_, parameters_, attention_parameters_, attention_tensors_, d_between, d_residual_);
-    parameters_.finish_backward(attention_parameters_.unit);
   }
 
   void reduce_gradients() {
@@ -280,15 +200,10 @@ class AccumulateSchedule {
   Step& step_;
   program::Builder& b_;
   Parameters& parameters_;
-  const AttentionLoweringInfo& attention_;
-  const MlpLoweringInfo& mlp_;
+  Layers layers_;
   bool has_vocabulary_;
-  AttentionParameters attention_parameters_;
-  MlpParameters mlp_parameters_;
   EmbeddingParameters embedding_parameters_;
   HeadParameters head_parameters_;
-  AttentionTensors attention_tensors_;
-  MlpTensors mlp_tensors_;
   TensorId residual_ = program::kNoTensor;
   TensorId d_residual_ = program::kNoTensor;
   TensorId loss_ = program::kNoTensor;

@@ -2,6 +2,7 @@
 // the up projection and reduce-scattered (or all-reduced) after the down projection.
 #include "sim/plan/megatron_regions.h"
 #include "sim/plan/mlp.h"
+#include "sim/plan/recompute.h"
 
 namespace trireme::plan {
 
@@ -15,11 +16,13 @@ MlpParameters declare(Step& step, Parameters& parameters) {
   return declare_mlp(step, parameters, true);
 }
 
-MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& block, Ref x, Ref out) {
-  MlpTensors saved;
-  saved.x = x;
-  saved.normed = step.value("mlp input, normed", step.hidden_shape(), step.between_blocks());
-  emit_norm(step, parameters, block.norm, x, saved.normed);
+void emit_own_activation(Step& step, MlpTensors& saved) {
+  saved.activation = step.value("mlp activation", activation_shape(step), Step::feature_shards());
+  emit_activation(step, saved.up, saved.activation);
+}
+
+/// From saved.normed to the sum of the down projection, before its bias.
+Ref emit_inner(Step& step, Parameters& parameters, const MlpParameters& block, MlpTensors& saved) {
   saved.up = step.value("mlp up output", up_shape(step), Step::feature_shards());
   emit_gathered_linear(step,
                        parameters,
@@ -27,14 +30,21 @@ MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& bloc
                        {.product = "mlp up projection", .gathered = "mlp input, gathered"},
                        saved.normed,
                        saved.up);
-  saved.activation = step.value("mlp activation", activation_shape(step), Step::feature_shards());
-  emit_activation(step, saved.up, saved.activation);
-  const Ref y = emit_summed_linear(
+  emit_own_activation(step, saved);
+  return emit_summed_linear(
       step,
       parameters,
       {block.down.weight, {}},
       {.product = "mlp down projection", .partial = "mlp output, partial", .sum = "mlp output"},
       saved.activation);
+}
+
+MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& block, Ref x, Ref out) {
+  MlpTensors saved;
+  saved.x = x;
+  saved.normed = step.value("mlp input, normed", step.hidden_shape(), step.between_blocks());
+  emit_norm(step, parameters, block.norm, x, saved.normed);
+  const Ref y = emit_inner(step, parameters, block, saved);
   emit_residual_add(step, parameters, block.down.bias, x, y, out);
   return saved;
 }
@@ -42,10 +52,17 @@ MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& bloc
 void backward(Step& step,
               Parameters& parameters,
               const MlpParameters& block,
-              const MlpTensors& saved,
+              const MlpTensors& left,
               Ref dy,
               Ref dx) {
   program::Builder& b = step.b;
+  MlpTensors saved = left;
+  saved.normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
+  saved = mlp_again(
+      step,
+      saved,
+      [&](MlpTensors& again) { return emit_inner(step, parameters, block, again); },
+      [&](MlpTensors& again) { emit_own_activation(step, again); });
   const Ref d_activation =
       step.value("mlp activation gradient", activation_shape(step), Step::feature_shards());
   const Ref dy_whole =

@@ -1,5 +1,6 @@
 // The MLP with whole weights on every rank: each applies it to its own tokens.
 #include "sim/plan/mlp.h"
+#include "sim/plan/recompute.h"
 
 namespace trireme::plan {
 
@@ -13,18 +14,28 @@ MlpParameters declare(Step& step, Parameters& parameters) {
   return declare_mlp(step, parameters, false);
 }
 
-MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& block, Ref x, Ref out) {
+void emit_own_activation(Step& step, MlpTensors& saved) {
+  saved.activation = step.value("mlp activation", activation_shape(step), step.between_blocks());
+  emit_activation(step, saved.up, saved.activation);
+}
+
+/// From saved.normed to the output of the down projection.
+Ref emit_inner(Step& step, Parameters& parameters, const MlpParameters& block, MlpTensors& saved) {
   const Layout layout = step.between_blocks();
-  MlpTensors saved;
-  saved.x = x;
-  saved.normed = step.value("mlp input, normed", step.hidden_shape(), layout);
-  emit_norm(step, parameters, block.norm, x, saved.normed);
   saved.up = step.value("mlp up output", up_shape(step), layout);
   emit_linear(step, parameters, block.up, "mlp up projection", saved.normed, saved.up);
-  saved.activation = step.value("mlp activation", activation_shape(step), layout);
-  emit_activation(step, saved.up, saved.activation);
+  emit_own_activation(step, saved);
   const Ref y = step.value("mlp output", step.hidden_shape(), layout);
   emit_linear(step, parameters, block.down, "mlp down projection", saved.activation, y);
+  return y;
+}
+
+MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& block, Ref x, Ref out) {
+  MlpTensors saved;
+  saved.x = x;
+  saved.normed = step.value("mlp input, normed", step.hidden_shape(), step.between_blocks());
+  emit_norm(step, parameters, block.norm, x, saved.normed);
+  const Ref y = emit_inner(step, parameters, block, saved);
   emit_residual_add(step, parameters, {}, x, y, out);
   return saved;
 }
@@ -32,9 +43,16 @@ MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& bloc
 void backward(Step& step,
               Parameters& parameters,
               const MlpParameters& block,
-              const MlpTensors& saved,
+              const MlpTensors& left,
               Ref dy,
               Ref dx) {
+  MlpTensors saved = left;
+  saved.normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
+  saved = mlp_again(
+      step,
+      saved,
+      [&](MlpTensors& again) { return emit_inner(step, parameters, block, again); },
+      [&](MlpTensors& again) { emit_own_activation(step, again); });
   const Layout layout = step.between_blocks();
   const Ref d_activation = step.value("mlp activation gradient", activation_shape(step), layout);
   emit_input_gradient(

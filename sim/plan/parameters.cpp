@@ -212,32 +212,30 @@ std::span<const ParameterId> Parameters::ids_that_vary(program::IndexMask varies
   return scratch_;
 }
 
-Parameters::Use& Parameters::use_of(const Unit& unit, Phase phase) {
+Parameters::Use& Parameters::use_of(const Unit& unit, Phase phase, bool after_recompute) {
   for (Use& use : uses_) {
-    if (use.unit == &unit && use.phase == phase) {
+    if (use.unit == &unit && use.phase == phase && use.after_recompute == after_recompute) {
       return use;
     }
   }
   Use use;
   use.unit = &unit;
   use.phase = phase;
+  use.after_recompute = after_recompute;
   use.working.fill(program::kNoTensor);
   uses_.push_back(use);
   return uses_.back();
 }
 
 /// Whether a working copy is still there that an earlier unit or phase gathered.
-bool Parameters::kept(const Parameter& parameter, const Unit& unit, Phase phase) const {
+bool Parameters::kept(const Parameter& parameter, const Use& use) const {
   const Plan& plan = step_.plan;
-  if (phase == Phase::forward) {
+  if (use.phase == Phase::forward) {
     return !plan.reshard_after_forward && parameter.first_unit != nullptr &&
-           parameter.first_unit != &unit;
+           parameter.first_unit != use.unit;
   }
   // Source: pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward
-  const bool after_recompute = phase == Phase::backward && plan.recompute_layers &&
-                               !plan.gather_after_recompute &&
-                               parameter.varies == program::kPerLayer;
-  return !plan.reshard_after_forward || after_recompute;
+  return !plan.reshard_after_forward || (use.after_recompute && !plan.gather_after_recompute);
 }
 
 bool Parameters::refreshes(const Parameter& parameter) const {
@@ -278,7 +276,7 @@ void Parameters::emit_gathers(Use& use, int layers_on) {
                            use.phase == Phase::forward &&
                            (parameter.first_unit == nullptr || parameter.first_unit == &unit);
     const bool gathered =
-        parameter.sharding->shards_parameters && !kept(parameter, unit, use.phase);
+        parameter.sharding->shards_parameters && !kept(parameter, use);
     return refreshed || gathered ? parameter.shard_axes : AxisMask{0};
   };
   const Completion completion =
@@ -339,7 +337,7 @@ void Parameters::gather_ahead(const NextUse& next) {
     return;
   }
   const Booking scope(step_.b, next.phase, next.component);
-  Use& use = use_of(*next.unit, next.phase);
+  Use& use = use_of(*next.unit, next.phase, next.after_recompute);
   emit_gathers(use, next.layers_on);
   use.gathered_ahead = true;
 }
@@ -348,7 +346,7 @@ void Parameters::gather(const Unit& unit, const NextUse& next) {
   advance_reductions();
   {
     const Booking scope(step_.b, step_.b.phase(), step_.b.component());
-    Use& use = use_of(unit, step_.b.phase());
+    Use& use = use_of(unit, step_.b.phase(), after_recompute_);
     if (!use.gathered_ahead) {
       emit_gathers(use, 0);
     }

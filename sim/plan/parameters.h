@@ -81,6 +81,8 @@ struct NextUse {
   Phase phase = Phase::forward;
   Component component = Component::attention;
   int layers_on = 0;  // from the current layer to its own
+  /// Its layer goes backward after its forward pass has run again.
+  bool after_recompute = false;
 };
 
 class Parameters {
@@ -109,6 +111,9 @@ class Parameters {
 
   /// Which micro batch of the step the schedule is about to emit, where it peels them.
   void begin_micro_batch(program::Builder::Ends at) { micro_batch_ = at; }
+
+  /// Whether the layer that goes backward now has just run again.
+  void set_after_recompute(bool after) { after_recompute_ = after; }
 
   /// The layer changes by `step`: what was begun in the layer before refers to it from here.
   void move_layer(int step);
@@ -147,6 +152,7 @@ class Parameters {
   struct Use {
     const Unit* unit = nullptr;
     Phase phase = Phase::forward;
+    bool after_recompute = false;
     std::array<TensorId, Unit::kMost> working;  // by place in the unit
     bool gathered_ahead = false;
   };
@@ -170,8 +176,8 @@ class Parameters {
   template <class GroupOf, class Visit>
   void for_each_group(std::span<const ParameterId> ids, GroupOf group_of, Visit visit) const;
 
-  [[nodiscard]] Use& use_of(const Unit& unit, Phase phase);
-  [[nodiscard]] bool kept(const Parameter& parameter, const Unit& unit, Phase phase) const;
+  [[nodiscard]] Use& use_of(const Unit& unit, Phase phase, bool after_recompute);
+  [[nodiscard]] bool kept(const Parameter& parameter, const Use& use) const;
   void emit_gathers(Use& use, int layers_on);
   TensorId declare_gathered(const Parameter& parameter, AxisMask group);
   [[nodiscard]] Ref in_layer(TensorId id, int layers_on) const;
@@ -206,6 +212,7 @@ class Parameters {
   std::vector<Bucket> waiting_;
   std::vector<Bucket> under_way_;
   program::Builder::Ends micro_batch_;
+  bool after_recompute_ = false;
 };
 
 }  // namespace trireme::plan

@@ -70,7 +70,12 @@ struct Plan {
   /// Every collective makes computing wait, also where a framework always hides it.
   bool overlap_nothing = false;
 
+  /// Whole layers run again before they go backward, as `recompute_choice` says.
   bool recompute_layers = false;
+  config::LayerChoice recompute_choice = config::LayerChoice::every;
+  std::int64_t recompute_number = 1;
+  /// What of every layer runs again, where not layers do.
+  config::RecomputeModules recompute_modules;
   config::LossKind loss = config::LossKind::fused;
   config::AttentionKernel kernel = config::AttentionKernel::flash2;
   bool clip_gradients = true;

@@ -228,7 +228,10 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
     plan.overlap_tensor = config::TensorParallelOverlap::none;
   }
 
-  plan.recompute_layers = spec.recompute == config::Recompute::full;
+  plan.recompute_layers = spec.recompute.granularity == config::Recompute::full;
+  plan.recompute_choice = spec.recompute.layers;
+  plan.recompute_number = spec.recompute.number;
+  plan.recompute_modules = spec.recompute.modules;
   plan.loss = spec.loss;
   plan.kernel = spec.attention;
   plan.clip_gradients = spec.optimizer.clip_gradients;

@@ -31,6 +31,8 @@ class Step {
 
   program::Builder& b;
   const Plan& plan;
+  /// The forward pass that is emitted leaves nothing: its layer runs again.
+  bool runs_again = false;
 
   // Dimensions, logical: the batch counts the sequences of all data-parallel ranks.
   [[nodiscard]] program::Dim batch() const { return {plan.micro_batch * plan.data_degree, "B"}; }

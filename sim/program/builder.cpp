@@ -242,7 +242,14 @@ Op& Builder::append(Function function, std::string_view label, std::span<const O
   op.component = component_;
   op.first_operand = static_cast<std::uint32_t>(program_.operands_.size());
   op.operands = static_cast<std::uint16_t>(operands.size());
-  program_.operands_.insert(program_.operands_.end(), operands.begin(), operands.end());
+  for (Operand operand : operands) {
+    for (std::size_t i = 0; i < kIndexCount; ++i) {
+      if ((tensor(operand.ref.tensor).varies & (1U << i)) != 0) {
+        operand.ref.offset[i] = static_cast<std::int16_t>(operand.ref.offset[i] + shift_[i]);
+      }
+    }
+    program_.operands_.push_back(operand);
+  }
   program_.ops_.push_back(op);
   ++program_.segments_.back().ops;
   return program_.ops_.back();

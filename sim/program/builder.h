@@ -157,6 +157,41 @@ class Builder {
     }
   }
 
+  /// What bodies under one of these declare alike is one tensor, so that memory of all is listed
+  /// together.
+  struct Declarations {
+    TensorId begin = kNoTensor;
+    TensorId end = kNoTensor;
+  };
+
+  template <class Body>
+  void declare_alike(Declarations& known, Body body) {
+    if (known.begin == kNoTensor) {
+      known.begin = next_declaration();
+      body();
+      known.end = next_declaration();
+      return;
+    }
+    const Redeclared outer = redeclared_;
+    redeclared_ = {known.begin, known.end};
+    body();
+    redeclared_ = outer;
+    if (outer.next != kNoTensor) {
+      redeclared_.next = std::max(outer.next, std::min(known.end, outer.end));
+    }
+  }
+
+  /// Emits what `body` does for the instances `shift` further along `index`: one iteration of a
+  /// repeat that takes several steps.
+  template <class Body>
+  void shifted(Index index, std::int64_t shift, Body body) {
+    std::int16_t& now = shift_[static_cast<std::size_t>(index)];
+    const std::int16_t outer = now;
+    now = static_cast<std::int16_t>(outer + shift);
+    body();
+    now = outer;
+  }
+
   /// Emits one operation with the operands that function_table() lists. Returns it for attributes
   /// to be set.
   Op& emit(Function function, std::string_view label, std::initializer_list<Operand> operands);
@@ -240,6 +275,7 @@ class Builder {
   std::size_t depth_ = 0;
   bool in_segment_ = false;  // operations go to the last segment
   Redeclared redeclared_;
+  std::array<std::int16_t, kIndexCount> shift_{};
   Phase phase_ = Phase::forward;
   Component component_ = Component::attention;
 };

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "sim/program/tensor.h"
@@ -60,19 +61,39 @@ struct Instances {
 
 using Strides = std::array<std::int32_t, kIndexCount>;  // 0: only single values so far
 
-/// Makes `strides` those of `instances` too, where they are not single values. Returns false where
-/// they differ already.
+/// Makes `strides` multiples of those of `instances` too, where they are not single values. Returns
+/// false where it changed them.
 inline bool adopt(Strides& strides, const Instances& instances) {
+  bool same = true;
   for (std::size_t i = 0; i < kIndexCount; ++i) {
     const Range& range = instances.range[i];
     if (range.lo != range.hi) {
-      if (strides[i] != 0 && strides[i] != range.stride) {
-        return false;
-      }
-      strides[i] = range.stride;
+      same = same && (strides[i] == 0 || strides[i] == range.stride);
+      strides[i] = strides[i] == 0 ? range.stride : std::lcm(strides[i], range.stride);
     }
   }
-  return true;
+  return same;
+}
+
+/// Appends the parts of `whole` that have the strides, which are multiples of its own.
+inline void refine(const Instances& whole, const Strides& strides, std::vector<Instances>& parts) {
+  std::vector<Instances> done{whole};
+  for (std::size_t i = 0; i < kIndexCount; ++i) {
+    std::vector<Instances> finer;
+    for (const Instances& part : done) {
+      const Range& range = part.range[i];
+      const std::int32_t stride = range.lo == range.hi ? 1 : strides[i];
+      for (std::int32_t lo = range.lo; lo <= range.hi && lo < range.lo + stride;
+           lo += range.stride) {
+        Instances piece = part;
+        const std::int32_t hi = lo + (range.hi - lo) / stride * stride;
+        piece.range[i] = {lo, hi, lo == hi ? 1 : stride};
+        finer.push_back(piece);
+      }
+    }
+    done = std::move(finer);
+  }
+  parts.insert(parts.end(), done.begin(), done.end());
 }
 
 /// Takes `cut` out of `whole`, appending what is left to `rest`. All ranges have these strides.

@@ -296,7 +296,8 @@ class LifetimeDeriver {
     return a.position < b.position;
   }
 
-  /// How much of `use` the other uses reach as well; `some` where different strides meet.
+  /// How much of `use` the other uses reach as well. Ranges of different strides are cut into parts
+  /// of one.
   template <class Iterator>
   [[nodiscard]] Overlap overlap(const Use& use, Iterator begin, Iterator end) const {
     bool touched = false;
@@ -314,16 +315,27 @@ class LifetimeDeriver {
     if (!touched) {
       return Overlap::none;
     }
-    if (!one_stride) {
-      return Overlap::some;
+    std::vector<Instances> left;
+    std::vector<Instances> cuts;
+    if (one_stride) {
+      left.push_back(use.instances);
+    } else {
+      refine(use.instances, strides, left);
     }
-    std::vector<Instances> left{use.instances};
     for (Iterator other = begin; other != end && !left.empty(); ++other) {
-      std::vector<Instances> rest;
-      for (const Instances& piece : left) {
-        subtract(piece, other->instances, strides, rest);
+      cuts.clear();
+      if (one_stride) {
+        cuts.push_back(other->instances);
+      } else if (!other->instances.disjoint(use.instances)) {
+        refine(other->instances, strides, cuts);
       }
-      left = std::move(rest);
+      for (const Instances& cut : cuts) {
+        std::vector<Instances> rest;
+        for (const Instances& piece : left) {
+          subtract(piece, cut, strides, rest);
+        }
+        left = std::move(rest);
+      }
     }
     return left.empty() ? Overlap::all : Overlap::some;
   }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/config/recompute.h"
 #include "sim/config/words.h"
 #include "sim/core/error.h"
 #include "sim/core/nearest.h"
@@ -142,9 +143,7 @@ std::string yes_or_no(bool value) {
 std::string options_in_words(const config::PlanSpec& plan, bool has_vocabulary) {
   return fmt::format("attention kernel {}, recompute {}, {}, framework {}",
                      config::word_for(config::kAttentionWords, plan.attention),
-                     plan.recompute == config::Recompute::offload_host
-                         ? "full with offload to the host"
-                         : config::word_for(config::kRecomputeWords, plan.recompute),
+                     config::in_words(plan.recompute),
                      has_vocabulary
                          ? fmt::format("loss {}", config::word_for(config::kLossWords, plan.loss))
                          : "loss half the sum of squares (no vocabulary)",

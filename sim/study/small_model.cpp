@@ -100,6 +100,8 @@ Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
   Plan small = plan;
   small.data_degree = shrunk_data_degree(plan, gpus_per_node);
   small.model = shrunk_model(plan, sizes);
+  // A unit of layers that run again, and a layer beyond it.
+  small.recompute_number = std::min<std::int64_t>(plan.recompute_number, 2);
   small.micro_batch = std::min(plan.micro_batch, sizes.micro_batch);
   small.micro_batches = std::min(plan.micro_batches, sizes.micro_batches);
   const bool halves = plan.framework == config::Framework::megatron &&

@@ -6,6 +6,7 @@
 
 #include "sim/engine/sizes.h"
 #include "sim/plan/legality.h"
+#include "sim/plan/layers.h"
 #include "sim/plan/lower.h"
 #include "tests/catch.h"
 #include "tests/support/random_plan.h"
@@ -190,24 +191,29 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("a Megatron block sends 5 N (P - 1) / P, recomputed 7", "[property][plan]") {
+TEST_CASE("a Megatron block sends 5 N (P - 1) / P, and 2 more where it is recomputed",
+          "[property][plan]") {
   for_each_plan(400, [](const plan::Plan& plan) {
     if (plan.mlp != plan::MlpLowering::megatron || !plan.sequence_sharded) {
       return;
     }
     const program::Program program = plan::lower(plan);
     const std::int64_t whole = plan.micro_batch * plan.sequence * plan.model.hidden * 2;
-    const std::int64_t transfers = plan.recompute_layers ? 7 : 5;
-    const Bytes expected(plan.micro_batches * plan.model.layers * transfers *
-                         (whole - whole / plan.group_degree));
-    REQUIRE(block_activations(program, Component::mlp) == expected);
+    const auto expected = [&](std::int64_t recomputed) {
+      const std::int64_t transfers = 5 * plan.model.layers + 2 * recomputed;
+      return Bytes(plan.micro_batches * transfers * (whole - whole / plan.group_degree));
+    };
+    const std::int64_t layers = plan::recomputed_layers(plan);
+    REQUIRE(block_activations(program, Component::mlp) ==
+            expected(plan.recompute_modules.mlp ? plan.model.layers : layers));
     if (plan.attention == plan::AttentionLowering::megatron) {
-      REQUIRE(block_activations(program, Component::attention) == expected);
+      REQUIRE(block_activations(program, Component::attention) == expected(layers));
     }
   });
 }
 
-TEST_CASE("a Ulysses block sends e B S d (4 a + 4 g) (P - 1) / P^2, recomputed 6",
+TEST_CASE("a Ulysses block sends e B S d (4 a + 4 g) (P - 1) / P^2, and half as much again where it "
+          "or core attention is recomputed",
           "[property][plan]") {
   for_each_plan(400, [](const plan::Plan& plan) {
     if (plan.attention != plan::AttentionLowering::ulysses) {
@@ -215,11 +221,12 @@ TEST_CASE("a Ulysses block sends e B S d (4 a + 4 g) (P - 1) / P^2, recomputed 6
     }
     const plan::ModelShape& model = plan.model;
     const std::int64_t ranks = plan.group_degree;
-    const std::int64_t times = plan.recompute_layers ? 6 : 4;
-    const std::int64_t exchanged = 2 * plan.micro_batch * plan.sequence * model.head_dim * times *
+    const std::int64_t recomputed =
+        plan.recompute_modules.core_attention ? model.layers : plan::recomputed_layers(plan);
+    const std::int64_t exchanged = 2 * plan.micro_batch * plan.sequence * model.head_dim *
                                    (model.heads + model.kv_heads);
     REQUIRE(exchanged * (ranks - 1) % (ranks * ranks) == 0);
-    const Bytes expected(plan.micro_batches * model.layers *
+    const Bytes expected(plan.micro_batches * (4 * model.layers + 2 * recomputed) *
                          (exchanged * (ranks - 1) / (ranks * ranks)));
     REQUIRE(block_activations(plan::lower(plan), Component::attention) == expected);
   });
@@ -244,6 +251,8 @@ TEST_CASE("packed and separate exchanges send the same bytes", "[property][plan]
 TEST_CASE("layers scale bytes linearly and leave the program's size alone", "[property][plan]") {
   for_each_plan(200, [](plan::Plan plan) {
     plan.model.layers = 3;  // a first, a last and one between
+    plan.recompute_choice = config::LayerChoice::every;
+    plan.recompute_number = 1;  // else layers are not alike
     const program::Program one = plan::lower(plan);
     plan.model.layers = 4;
     const program::Program two = plan::lower(plan);

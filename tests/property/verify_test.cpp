@@ -219,6 +219,39 @@ TEST_CASE("verified: recomputed layers", "[property][verify]") {
   });
 }
 
+TEST_CASE("verified: some layers recomputed", "[property][verify]") {
+  const auto choice = GENERATE(
+      config::LayerChoice::every, config::LayerChoice::block, config::LayerChoice::uniform);
+  const std::int64_t number = GENERATE(1, 2, 3, 7);
+  const bool ahead = GENERATE(false, true);
+  for_each_composition(2, 2, [&](Plan& plan) {
+    plan.model.layers = 5;
+    plan.recompute_layers = true;
+    plan.recompute_choice = choice;
+    plan.recompute_number = number;
+    plan.zero_stage = plan.model.rotary ? 3 : 2;
+    plan.gather_after_recompute = number == 2;
+    plan.overlap_parameters = ahead;
+    plan.overlap_gradients = ahead;
+    plan.micro_batches = 2;
+  });
+}
+
+TEST_CASE("verified: parts of layers recomputed", "[property][verify]") {
+  const config::RecomputeModules modules = GENERATE(values<config::RecomputeModules>(
+      {{.core_attention = true},
+       {.layernorm = true},
+       {.mlp = true},
+       {.mlp_activation = true},
+       {.core_attention = true, .layernorm = true, .mlp_activation = true},
+       {.core_attention = true, .layernorm = true, .mlp = true, .mlp_activation = true}}));
+  for_each_composition(2, 2, [&](Plan& plan) {
+    plan.recompute_modules = modules;
+    plan.zero_stage = 3;
+    plan.exchange = plan.model.rotary ? ExchangeKind::packed : ExchangeKind::separate;
+  });
+}
+
 TEST_CASE("verified: every loss", "[property][verify]") {
   const LossKind loss = GENERATE(LossKind::eager, LossKind::fused, LossKind::vocabulary_parallel);
   for_each_composition(2, 2, [&](Plan& plan) {

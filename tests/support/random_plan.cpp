@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/config/recompute.h"
 #include "sim/config/words.h"
 
 namespace trireme::test {
@@ -74,6 +75,17 @@ void draw_model(Draw& draw, plan::ModelShape& model) {
   }
 }
 
+void draw_recompute(Draw& draw, plan::Plan& plan) {
+  plan.recompute_layers = draw.coin();
+  if (plan.recompute_layers) {
+    plan.recompute_choice = draw.one_of(std::array{
+        config::LayerChoice::every, config::LayerChoice::block, config::LayerChoice::uniform});
+    plan.recompute_number = draw.between(1, 3);
+  } else if (draw.coin()) {
+    plan.recompute_modules = {draw.coin(), draw.coin(), draw.coin(), draw.coin()};
+  }
+}
+
 void draw_options(Draw& draw, plan::Plan& plan) {
   plan.zero_stage = draw.between(0, 3);
   plan.zero_scope =
@@ -88,7 +100,7 @@ void draw_options(Draw& draw, plan::Plan& plan) {
   if (plan.attention == plan::AttentionLowering::megatron && draw.coin()) {
     plan.framework = config::Framework::megatron;
   }
-  plan.recompute_layers = draw.coin();
+  draw_recompute(draw, plan);
   const auto losses = std::array{
       config::LossKind::eager, config::LossKind::fused, config::LossKind::vocabulary_parallel};
   plan.loss = plan.vocabulary_parallel() ? draw.one_of(losses) : losses[draw.coin() ? 1 : 0];
@@ -131,6 +143,21 @@ plan::Plan without_overlap(plan::Plan plan) {
   return plan;
 }
 
+namespace {
+
+std::string recompute_in_words(const plan::Plan& plan) {
+  config::RecomputeSpec recompute;
+  recompute.granularity = plan.recompute_layers          ? config::Recompute::full
+                          : plan.recompute_modules.any() ? config::Recompute::selective
+                                                         : config::Recompute::none;
+  recompute.modules = plan.recompute_modules;
+  recompute.layers = plan.recompute_choice;
+  recompute.number = plan.recompute_number;
+  return ", recompute " + config::in_words(recompute);
+}
+
+}  // namespace
+
 std::string describe(const plan::Plan& plan) {
   const plan::ModelShape& model = plan.model;
   return fmt::format(
@@ -162,7 +189,7 @@ std::string describe(const plan::Plan& plan) {
       plan.gradient_reduce == config::GradientReduce::all_reduce ? " all-reduced" : "",
       config::word_for(config::kLossWords, plan.loss),
       config::word_for(config::kExchangeWords, plan.exchange),
-      plan.recompute_layers ? ", recomputed" : "",
+      recompute_in_words(plan),
       plan.overlap_parameters ? ", parameters ahead" : "",
       plan.overlap_gradients ? ", gradients behind" : "",
       std::array{"", ", bulk", ", ring exchange"}[static_cast<std::size_t>(plan.overlap_tensor)]);

@@ -54,14 +54,14 @@ TEST_CASE("every key of a study is read", "[config]") {
   CHECK(uly8.zero.reshard == Reshard::keep);
   CHECK(uly8.zero.gradient_type == ElementType::bf16);
   CHECK(uly8.framework == Framework::deepspeed);
-  CHECK(uly8.recompute == Recompute::full);
+  CHECK(uly8.recompute.granularity == Recompute::full);
   CHECK(to_text(uly8.ulysses.where) == "study.yaml:12:29");
 
   const PlanSpec& tp8 = study.plans[1];
   CHECK(tp8.tensor_parallel.value == 8);
   CHECK_FALSE(tp8.tensor_parallel_sequence);
   CHECK(tp8.ulysses.value == 1);
-  CHECK(tp8.recompute == Recompute::none);  // over the default
+  CHECK(tp8.recompute.granularity == Recompute::none);  // over the default
 
   const PlanSpec& hybrid = study.plans[2];
   CHECK(hybrid.exchange == ExchangeKind::separate);
@@ -73,7 +73,7 @@ TEST_CASE("every key of a study is read", "[config]") {
   const PlanSpec& usp = study.plans[3];
   CHECK(usp.ring.value == 4);
   CHECK(usp.zero.reduce == GradientReduce::all_reduce);
-  CHECK(usp.recompute == Recompute::offload_host);
+  CHECK(usp.recompute.offload_to_host);
   CHECK_FALSE(usp.optimizer.clip_gradients);
   CHECK(usp.optimizer.recipe == "bf16-fp32-main");
 
@@ -101,7 +101,7 @@ plans: [{name: ring, ring: 8, framework: torchtitan}]
 )")
                               .base();
   const PlanSpec& plan = study.plans[0];
-  CHECK(plan.recompute == Recompute::selective);
+  CHECK(plan.recompute.granularity == Recompute::selective);
   CHECK(plan.loss == LossKind::chunked);
   CHECK(plan.attention == AttentionKernel::unfused);
   CHECK(plan.overlap.parameters == true);
@@ -212,8 +212,8 @@ TEST_CASE("a list of maps is taken row by row and reaches every level", "[config
   CHECK(second.model.heads.value == 16);
   CHECK(second.model.kv_heads.value == 8);
   const StudySpec third = file.at(file.points()[2]);
-  CHECK(third.plans[0].recompute == Recompute::none);
-  CHECK(third.plans[3].recompute == Recompute::offload_host);
+  CHECK(third.plans[0].recompute.granularity == Recompute::none);
+  CHECK(third.plans[3].recompute.offload_to_host);
   CHECK(third.cluster.nic_per_gpu == BytesPerSecond(12.5e9));
   CHECK(third.plans[4].zero.stage.value == 3);
   const StudySpec fourth = file.at(file.points()[3]);

@@ -428,9 +428,12 @@ TEST_CASE("options that no lowering models are refused by name", "[plan]") {
   };
 
   const std::vector<Row> rows = {
-      {[](auto& spec) { spec.recompute = config::Recompute::selective; },
-       "selective recomputation"},
-      {[](auto& spec) { spec.recompute = config::Recompute::offload_host; },
+      {[](auto& spec) {
+         spec.recompute.granularity = config::Recompute::selective;
+         spec.framework = Framework::torchtitan;
+       },
+       "torchtitan's recomputation by operation"},
+      {[](auto& spec) { spec.recompute.offload_to_host = true; },
        "offloading activations to the host"},
       {[](auto& spec) { spec.loss = config::LossKind::chunked; }, "the chunked loss"},
       {[](auto& spec) { spec.attention = config::AttentionKernel::unfused; }, "unfused attention"},
