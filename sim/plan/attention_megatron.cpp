@@ -3,6 +3,7 @@
 #include "sim/plan/attention.h"
 #include "sim/plan/attention_kernel.h"
 #include "sim/plan/megatron_regions.h"
+#include "sim/plan/megatron_shared_heads.h"
 #include "sim/plan/recompute.h"
 
 namespace trireme::plan {
@@ -60,14 +61,16 @@ AttentionTensors forward(
   saved.x = x;
   saved.normed = step.value("attention input, normed", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, block.norm, x, saved.normed);
-  const Ref packed = step.value("qkv", packed_qkv_shape(step), Step::feature_shards());
+  const bool shared = shares_key_value_heads(step.plan);
+  const Ref packed = step.value(
+      "qkv", shared ? projected_rows_shape(step) : packed_qkv_shape(step), Step::feature_shards());
   emit_gathered_linear(step,
                        parameters,
                        block.qkv,
                        {.product = "qkv projection", .gathered = "attention input, gathered"},
                        saved.normed,
                        packed);
-  const QueryKeyValue heads = unpack(step, packed);
+  const QueryKeyValue heads = shared ? take_own_heads(step, packed) : unpack(step, packed);
   saved.q = heads.q;
   saved.k = heads.k;
   saved.v = heads.v;
@@ -93,7 +96,7 @@ void backward(Step& step,
   program::Builder& b = step.b;
   const Ref normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
   const Ref d_o =
-      step.value("attention output gradient", query_shape(step), Step::feature_shards());
+      step.value("attention output gradient", b.tensor(saved.q.tensor).shape, Step::feature_shards());
   const Ref dy_whole =
       emit_gathered_input_gradient(step,
                                    parameters,
@@ -113,12 +116,22 @@ void backward(Step& step,
            "attention output bias gradient",
            {read(dy), parameters.gradient(*block.output.bias)});
   }
-  const Ref d_packed = step.value("qkv gradient", packed_qkv_shape(step), Step::feature_shards());
-  const QueryKeyValue gradients = unpack(step, d_packed);
+  const bool shared = shares_key_value_heads(step.plan);
+  Ref d_packed;
+  QueryKeyValue gradients;
+  if (shared) {
+    gradients = declare_own_gradients(step, {saved.q, saved.k, saved.v});
+  } else {
+    d_packed = step.value("qkv gradient", packed_qkv_shape(step), Step::feature_shards());
+    gradients = unpack(step, d_packed);
+  }
   const AttentionTensors core =
       core_again(step, saved, [&](AttentionTensors& again) { emit_core(step, again); });
   emit_attention_backward(step, core, d_o, gradients);
   emit_rotary_backward(step, gradients.q, gradients.k);
+  if (shared) {
+    d_packed = gradient_of_rows(step, gradients);
+  }
   // Only the shard of the input was kept: it is gathered again for the weight gradient.
   const Ref input = every_token(
       step, normed, "attention input, gathered again", behind_gradient_products(step));

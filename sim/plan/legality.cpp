@@ -457,12 +457,13 @@ void check_heads_modelled(const Plan& plan, Feasibility& feasibility) {
       }
     }
   }
-  if (splits_attention(plan) && groups % degree != 0 && degree % groups == 0) {
+  const std::int64_t rows = (plan.model.heads + 2 * groups) * plan.model.head_dim;
+  if (splits_attention(plan) && degree % groups == 0 && rows % degree != 0) {
     feasibility.refusals.push_back(
-        {"not-modelled",
-         fmt::format("{} key/value heads over {} tensor-parallel ranks need a gather of QKV, which "
-                     "is not modelled yet",
-                     groups,
+        {"tensor-qkv-rows",
+         fmt::format("{} rows of queries, keys and values are not a multiple of {} tensor-parallel "
+                     "ranks",
+                     rows,
                      degree)});
   }
 }

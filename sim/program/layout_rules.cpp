@@ -257,6 +257,26 @@ void check_sum_blocks(const AlongAxis& axis) {
   }
 }
 
+/// From the packed heads of every rank to each rank's own.
+void check_take_heads(const AlongAxis& axis) {
+  if (axis[0].partial()) {
+    axis.refuse(0, "attention needs whole values: a reduction is missing");
+  }
+  const bool takes = axis[0] == kReplicate && axis[1] == kFeatureShard;
+  for (std::size_t i = 1; i < axis.count(); ++i) {
+    axis.expect(i, takes ? kFeatureShard : axis[0]);
+  }
+}
+
+/// From each rank's heads to their part of a sum: ranks that share heads add to the same.
+void check_return_heads(const AlongAxis& axis) {
+  const bool returns = axis[0] == kFeatureShard;
+  for (std::size_t i = 1; i < 3; ++i) {
+    axis.expect(i, axis[0]);
+  }
+  axis.expect(3, returns ? kPartial : axis[0]);
+}
+
 void check_embedding_forward(const AlongAxis& axis) {
   const Placement ids = axis[0];
   const Placement table = axis[1];
@@ -463,6 +483,10 @@ void check_axis(const AlongAxis& axis, LayoutRule rule) {
       return check_place_block(axis);
     case LayoutRule::sum_blocks:
       return check_sum_blocks(axis);
+    case LayoutRule::take_heads:
+      return check_take_heads(axis);
+    case LayoutRule::return_heads:
+      return check_return_heads(axis);
     case LayoutRule::embedding_forward:
       return check_embedding_forward(axis);
     case LayoutRule::embedding_backward:

@@ -10,6 +10,7 @@
 
 #include "sim/core/counter_random.h"
 #include "sim/plan/legality.h"
+#include "sim/plan/megatron_shared_heads.h"
 
 namespace trireme::study {
 
@@ -76,10 +77,22 @@ ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
   model.layers = std::min(model.layers, sizes.layers);
   model.hidden = sizes.hidden;
   const std::int64_t ratio = model.heads / model.kv_heads;
-  const bool two_per_rank = groups <= 2 && model.kv_heads % (2 * groups) == 0;
-  model.kv_heads = two_per_rank ? 2 * groups : groups;
-  model.heads = ratio * model.kv_heads;
   model.head_dim = model.rotary ? sizes.even_head_dim : sizes.odd_head_dim;
+  if (plan::shares_key_value_heads(plan)) {
+    // As few heads as the ranks divide, of a dimension with which they divide the rows too.
+    std::int64_t fewer = model.kv_heads;
+    while (model.kv_heads % fewer != 0 || model.heads / fewer % plan.group_degree != 0) {
+      --fewer;
+    }
+    model.kv_heads /= fewer;
+    model.heads = ratio * model.kv_heads;
+    const std::int64_t rows = (model.heads + 2 * model.kv_heads) * model.head_dim;
+    model.head_dim *= plan.group_degree / std::gcd(rows, plan.group_degree);
+  } else {
+    const bool two_per_rank = groups <= 2 && model.kv_heads % (2 * groups) == 0;
+    model.kv_heads = two_per_rank ? 2 * groups : groups;
+    model.heads = ratio * model.kv_heads;
+  }
   model.mlp_width = sizes.mlp_per_rank * plan.group_degree;
   if (model.vocabulary > 0) {
     // Padded up to 128 times the degree where it is split: the last rank has both kinds of rows.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/plan/legality.h"
+#include "sim/plan/megatron_shared_heads.h"
 #include "tests/catch.h"
 #include "tests/support/random_plan.h"
 
@@ -43,11 +44,13 @@ Plan small_random_plan(std::uint64_t seed) {
   const bool splits_heads = plan.attention != AttentionLowering::sequence_gather;
   const std::int64_t ratio = model.heads / model.kv_heads;
   model.layers = std::min<std::int64_t>(model.layers, 3);
-  model.kv_heads = splits_heads ? degree : std::min<std::int64_t>(model.kv_heads, 2);
-  model.heads = ratio * model.kv_heads;
-  model.head_dim = std::min<std::int64_t>(model.head_dim, 4);
+  if (!plan::shares_key_value_heads(plan)) {
+    model.kv_heads = splits_heads ? degree : std::min<std::int64_t>(model.kv_heads, 2);
+    model.heads = ratio * model.kv_heads;
+    model.head_dim = std::min<std::int64_t>(model.head_dim, 4);
+  }
   if (model.rotary) {
-    model.head_dim += model.head_dim % 2;  // rotary embedding rotates pairs
+    model.head_dim *= 1 + model.head_dim % 2;  // rotary embedding rotates pairs
   }
   model.hidden = 3 + model.hidden % 11;
   const bool splits_features = plan.mlp == MlpLowering::megatron;
@@ -250,6 +253,24 @@ TEST_CASE("verified: parts of layers recomputed", "[property][verify]") {
     plan.zero_stage = 3;
     plan.exchange = plan.model.rotary ? ExchangeKind::packed : ExchangeKind::separate;
   });
+}
+
+TEST_CASE("verified: tensor-parallel ranks share key and value heads", "[property][verify]") {
+  const std::int64_t degree = GENERATE(2, 4, 8);
+  for (const std::int64_t kv_heads : {std::int64_t{1}, degree / 2}) {
+    for (const bool recompute : {false, true}) {
+      for (Plan plan : {llama_like(degree, 1), gpt_like(degree, 1)}) {
+        plan.attention = AttentionLowering::megatron;
+        plan.mlp = MlpLowering::megatron;
+        plan.model.kv_heads = kv_heads;
+        plan.model.heads = 2 * degree;
+        plan.model.head_dim = 4;
+        plan.recompute_layers = recompute;
+        plan.sequence_sharded = degree != 4;
+        verify(plan);
+      }
+    }
+  }
 }
 
 TEST_CASE("verified: every loss", "[property][verify]") {

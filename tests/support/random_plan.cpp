@@ -1,6 +1,7 @@
 #include "tests/support/random_plan.h"
 
 #include <array>
+#include <numeric>
 #include <random>
 
 #include <fmt/format.h>
@@ -53,6 +54,13 @@ void draw_sizes(Draw& draw, plan::Plan& plan) {
   model.kv_heads = draw.between(1, 3) * (splits_heads ? degree : 1);
   model.heads = model.kv_heads * draw.between(1, 3);
   model.head_dim = draw.between(1, 6);
+  if (plan.attention == plan::AttentionLowering::megatron && degree > 1 && draw.coin()) {
+    // Fewer key and value heads than ranks, which divide the rows of the projection.
+    model.kv_heads = degree / draw.one_of(std::array<std::int64_t, 2>{2, degree});
+    model.heads = degree * draw.between(1, 3);
+    const std::int64_t rows = (model.heads + 2 * model.kv_heads) * model.head_dim;
+    model.head_dim *= degree / std::gcd(rows, degree);
+  }
   model.hidden = draw.coin() ? model.heads * model.head_dim : draw.between(3, 40);
   model.mlp_width = draw.between(1, 20) * (plan.mlp == plan::MlpLowering::megatron ? degree : 1);
   plan.sequence = draw.between(1, 12) * (plan.sequence_sharded ? degree : 1);

@@ -38,6 +38,8 @@ constexpr std::array kKernels = {
     KernelRow{Function::accumulate, accumulate},
     KernelRow{Function::place_block, copy},
     KernelRow{Function::sum_blocks, sum_blocks},
+    KernelRow{Function::take_heads, take_heads},
+    KernelRow{Function::return_heads, return_heads},
     KernelRow{Function::embedding_forward, embedding_forward},
     KernelRow{Function::embedding_backward, embedding_backward},
     KernelRow{Function::logits_max, logits_max},

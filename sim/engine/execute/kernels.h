@@ -36,6 +36,10 @@ void zero(const KernelContext& context, Operands operands);
 void accumulate(const KernelContext& context, Operands operands);
 void sum_blocks(const KernelContext& context, Operands operands);
 
+// Heads of ranks that share key and value heads.
+void take_heads(const KernelContext& context, Operands operands);
+void return_heads(const KernelContext& context, Operands operands);
+
 void embedding_forward(const KernelContext& context, Operands operands);
 void embedding_backward(const KernelContext& context, Operands operands);
 

@@ -135,9 +135,12 @@ TEST_CASE("tensor parallelism splits heads and features", "[plan]") {
   CHECK(legal(of(8, 8, 8)));
   CHECK(messages(of(36, 36, 16384), "tensor-query-heads") ==
         Messages{"the number of query heads (36) is not a multiple of 8"});
-  CHECK(messages(of(32, 4, 16384), "not-modelled") ==
-        Messages{"4 key/value heads over 8 tensor-parallel ranks need a gather of QKV, which is "
-                 "not modelled yet"});
+  CHECK(legal(of(32, 4, 16384)));  // ranks share key/value heads
+  plan::Plan odd = of(8, 1, 8);
+  odd.model.head_dim = 5;
+  CHECK(messages(odd, "tensor-qkv-rows") ==
+        Messages{"50 rows of queries, keys and values are not a multiple of 8 tensor-parallel "
+                 "ranks"});
   CHECK(messages(of(48, 12, 16384), "tensor-kv-heads") ==
         Messages{"the number of key/value heads (12) is not a multiple of 8"});
   CHECK(messages(of(32, 8, 16383), "tensor-mlp-width") ==

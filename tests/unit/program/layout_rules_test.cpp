@@ -446,10 +446,35 @@ std::vector<Case> optimizer_cases() {
   };
 }
 
+std::vector<Case> shared_heads_cases() {
+  const auto take = [](Placement packed, Placement q, Placement k) {
+    return std::vector<Part>{
+        in(kQueries, packed), out(kQueries, q), out(kKeys, k), out(kKeys, k)};
+  };
+  const auto back = [](Placement q, Placement k, Placement packed) {
+    return std::vector<Part>{in(kQueries, q), in(kKeys, k), in(kKeys, k), out(kQueries, packed)};
+  };
+  const auto t = Function::take_heads;
+  const auto r = Function::return_heads;
+  return {
+      {t, take(kWhole, kFeatures, kFeatures), ""},
+      {t, take(kBatch, kBatch, kBatch), ""},
+      {t, take(kWhole, kFeatures, kWhole), is(2, "replicated", "it should be sharded along 2")},
+      {t,
+       take(kSum, kFeatures, kFeatures),
+       is(0, "a partial sum", "attention needs whole values: a reduction is missing")},
+      {r, back(kFeatures, kFeatures, kSum), ""},
+      {r, back(kBatch, kBatch, kBatch), ""},
+      {r, back(kFeatures, kFeatures, kWhole), is(3, "replicated", "it should be a partial sum")},
+      {r, back(kFeatures, kWhole, kSum), is(1, "replicated", "it should be sharded along 2")},
+  };
+}
+
 std::vector<Case> all_cases() {
   std::vector<Case> all;
   for (const auto& cases : {gemm_cases(),
                             attention_cases(),
+                            shared_heads_cases(),
                             norm_cases(),
                             pointwise_cases(),
                             embedding_cases(),
