@@ -45,6 +45,7 @@ inline constexpr Bound kBounds[] = {
     // plans
     {"degree", 1, 1 << 20},
     {"stage", 0, 3},
+    {"chunks", 1, 1 << 12},
     // what if
     {"runs", 1, 10'000},
 };

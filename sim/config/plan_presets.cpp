@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kDegree = "DEGREE";
 
-constexpr std::array<PlanPreset, 8> kPresets = {{
+constexpr std::array<PlanPreset, 9> kPresets = {{
     {"megatron-sp",
      "Megatron tensor parallelism with sequence parallelism",
      "{tensor_parallel: {degree: DEGREE, sequence: true}}",
@@ -28,6 +28,11 @@ constexpr std::array<PlanPreset, 8> kPresets = {{
     {"ulysses-zero3",
      "DeepSpeed-Ulysses with all weights sharded by ZeRO-3",
      "{ulysses: {degree: DEGREE}, zero: {stage: 3}}",
+     true},
+    {"alst",
+     "Ulysses with ZeRO-3, layers recomputed, MLP tiled and loss chunked; nothing on the host",
+     "{ulysses: {degree: DEGREE}, zero: {stage: 3}, framework: deepspeed, recompute: full, "
+     "mlp: {tiles: auto}, loss: {implementation: chunked}}",
      true},
     {"hybrid",
      "Ulysses attention with its weights alone sharded by ZeRO-3, Megatron MLP",

@@ -117,8 +117,7 @@ std::string in_words(const RecomputeSpec& recompute) {
     }
   }
   if (recompute.layers != LayerChoice::every) {
-    text += fmt::format(
-        " {} {}", word_for(kMethodWords, recompute.layers), recompute.number);
+    text += fmt::format(" {} {}", word_for(kMethodWords, recompute.layers), recompute.number);
   } else if (recompute.number > 1) {
     text += fmt::format(" every {} layers", recompute.number);
   }

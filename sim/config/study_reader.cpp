@@ -14,6 +14,7 @@
 
 #include "sim/config/bounds.h"
 #include "sim/config/cluster.h"
+#include "sim/config/loss.h"
 #include "sim/config/map_reader.h"
 #include "sim/config/model.h"
 #include "sim/config/plan_presets.h"
@@ -88,8 +89,7 @@ void read_shared_options(const Node& options, Defaults* defaults, PlanSpec& plan
   };
   plan.optimizer = read_optimizer(child("optimizer", {"name", "recipe", "clip_gradients"}));
   plan.recompute = read_recompute(map);
-  plan.loss =
-      child("loss", {"implementation"}).optional("implementation", word_of(kLossWords), "fused");
+  read_loss(child("loss", {"implementation", "chunks", "logits"}), plan);
   plan.attention = map.optional("attention", word_of(kAttentionWords), "flash2");
   plan.overlap = read_overlap(child("overlap", {"parameters", "gradients", "tensor_parallel"}));
 }
@@ -212,6 +212,16 @@ Node with_preset(const Node& written,
          hint_near(plan.preset, names));
 }
 
+void read_mlp(const MapReader& mlp, PlanSpec& plan) {
+  if (const auto degree = mlp.maybe_located("tensor_parallel", count_within("degree"))) {
+    plan.mlp_tensor_parallel = *degree;
+  }
+  plan.mlp_tiles = mlp.maybe_located("tiles", parse_chunks);
+  if (mlp.find("tensor_parallel") == nullptr && !plan.mlp_tiles) {
+    refuse(mlp.where(), "mlp: nothing is said of it", "add 'tensor_parallel: 8' or 'tiles: auto'");
+  }
+}
+
 PlanSpec read_plan(const Node& written,
                    const Node& shared,
                    std::int64_t gpus_per_node,
@@ -246,8 +256,7 @@ PlanSpec read_plan(const Node& written,
   });
   plan.mlp_tensor_parallel = degree_one(map);
   if (const Node* const mlp = map.find("mlp")) {
-    plan.mlp_tensor_parallel = MapReader(*mlp, map.path_of("mlp"), {"tensor_parallel"})
-                                   .required_located("tensor_parallel", count_within("degree"));
+    read_mlp(MapReader(*mlp, map.path_of("mlp"), {"tensor_parallel", "tiles"}), plan);
   }
   plan.data_parallel = map.maybe_located("data_parallel", count_within("degree"));
   plan.zero = read_zero(map);

@@ -72,6 +72,9 @@ enum class Framework : std::uint8_t {
   prime_rl
 };
 
+/// A number of chunks or tiles that follows from the sizes: `auto`.
+inline constexpr std::int64_t kAutomatic = 0;
+
 struct OverlapSpec {
   std::optional<bool> parameters;  // absent: as the framework does by default
   std::optional<bool> gradients;
@@ -106,6 +109,7 @@ struct PlanSpec {
   Located<std::int64_t> tensor_parallel;
   bool tensor_parallel_sequence = true;
   Located<std::int64_t> mlp_tensor_parallel;
+  std::optional<Located<std::int64_t>> mlp_tiles;      // absent: the MLP is not tiled
   std::optional<Located<std::int64_t>> data_parallel;  // absent: GPUs / the other degrees
   ZeroSpec zero;
   Framework framework = Framework::generic;
@@ -113,6 +117,8 @@ struct PlanSpec {
   OptimizerSpec optimizer;
   RecomputeSpec recompute;
   LossKind loss = LossKind::fused;
+  std::int64_t loss_chunks = kAutomatic;        // of the chunked loss
+  ElementType logits_type = ElementType::fp32;  // in which eager and chunked losses are computed
   AttentionKernel attention = AttentionKernel::flash2;
   OverlapSpec overlap;
 };

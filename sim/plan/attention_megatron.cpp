@@ -95,8 +95,8 @@ void backward(Step& step,
               Ref dx) {
   program::Builder& b = step.b;
   const Ref normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
-  const Ref d_o =
-      step.value("attention output gradient", b.tensor(saved.q.tensor).shape, Step::feature_shards());
+  const Ref d_o = step.value(
+      "attention output gradient", b.tensor(saved.q.tensor).shape, Step::feature_shards());
   const Ref dy_whole =
       emit_gathered_input_gradient(step,
                                    parameters,
@@ -133,8 +133,8 @@ void backward(Step& step,
     d_packed = gradient_of_rows(step, gradients);
   }
   // Only the shard of the input was kept: it is gathered again for the weight gradient.
-  const Ref input = every_token(
-      step, normed, "attention input, gathered again", behind_gradient_products(step));
+  const Ref input =
+      every_token(step, normed, "attention input, gathered again", behind_gradient_products(step));
   const Ref d_partial =
       step.value("attention input gradient, partial", step.hidden_shape(), Step::partial_sums());
   emit_input_gradient(

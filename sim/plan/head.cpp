@@ -73,8 +73,11 @@ void emit_half_square_loss(Step& step, Ref x, Ref dx, TensorId loss) {
 }
 
 std::span<const LossLoweringInfo> loss_lowerings() {
-  static const std::array kRows = {
-      kLossEager, kLossFusedChunks, kLossVocabularyParallel, kLossVocabularyParallelFused};
+  static const std::array kRows = {kLossEager,
+                                   kLossChunked,
+                                   kLossFusedChunks,
+                                   kLossVocabularyParallel,
+                                   kLossVocabularyParallelFused};
   return kRows;
 }
 
@@ -82,6 +85,9 @@ const LossLoweringInfo& loss_lowering(const Plan& plan) {
   const bool fused = plan.loss == config::LossKind::fused;
   if (plan.vocabulary_parallel()) {
     return fused ? kLossVocabularyParallelFused : kLossVocabularyParallel;
+  }
+  if (plan.loss == config::LossKind::chunked) {
+    return kLossChunked;
   }
   return fused ? kLossFusedChunks : kLossEager;
 }

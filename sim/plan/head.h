@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "sim/plan/block.h"
+#include "sim/plan/chunks.h"
 #include "sim/plan/parameters.h"
 #include "sim/plan/step.h"
 
@@ -58,6 +59,7 @@ struct LossLoweringInfo {
 
 extern const LossLoweringInfo kLossEager;
 extern const LossLoweringInfo kLossFusedChunks;
+extern const LossLoweringInfo kLossChunked;
 extern const LossLoweringInfo kLossVocabularyParallel;
 extern const LossLoweringInfo kLossVocabularyParallelFused;
 
@@ -65,13 +67,7 @@ extern const LossLoweringInfo kLossVocabularyParallelFused;
 [[nodiscard]] const LossLoweringInfo& loss_lowering(const Plan& plan);
 
 /// Chunks in which the fused loss walks over one rank's tokens.
-struct LossChunks {
-  std::int64_t sequence = 1;  // tokens of each sequence in a chunk, on one rank
-  std::int64_t count = 1;     // chunks, the last of which may be shorter
-  std::int64_t last = 1;      // tokens of each sequence in the last chunk
-};
-
-[[nodiscard]] LossChunks fused_loss_chunks(const Plan& plan);
+[[nodiscard]] Chunks fused_loss_chunks(const Plan& plan);
 
 /// Labels of the micro batch's tokens, loaded as `layout` places them.
 [[nodiscard]] Ref load_labels(Step& step, const Layout& layout);

@@ -90,14 +90,13 @@ NextUse Layers::first_backward(int layers_on) const {
 void Layers::emit_forward(const NextUse& after) {
   for (const LayerRun& run : runs_) {
     const bool ends = &run == &runs_.back();
-    step_.b.repeat_with_ends(Index::layer,
-                             run.first,
-                             run.size,
-                             run.units,
-                             {false, ends && step_.plan.overlap_parameters},
-                             [&](program::Builder::Ends at) {
-                               emit_unit_forward(run, at.last ? &after : nullptr);
-                             });
+    step_.b.repeat_with_ends(
+        Index::layer,
+        run.first,
+        run.size,
+        run.units,
+        {false, ends && step_.plan.overlap_parameters},
+        [&](program::Builder::Ends at) { emit_unit_forward(run, at.last ? &after : nullptr); });
   }
 }
 
@@ -111,10 +110,10 @@ void Layers::emit_unit_forward(const LayerRun& run, const NextUse* after) {
         step_.b.set_phase(Phase::forward);
         step_.b.begin_segment("layer forward");
         step_.runs_again = again;
-        const Tensors left = emit_blocks(residual_,
-                                         Ref(residual_).at(Index::layer, 1),
-                                         after != nullptr && last ? *after
-                                                                  : attention_next(Phase::forward, 1));
+        const Tensors left =
+            emit_blocks(residual_,
+                        Ref(residual_).at(Index::layer, 1),
+                        after != nullptr && last ? *after : attention_next(Phase::forward, 1));
         step_.runs_again = false;
         if (!again) {
           saved_ = left;
@@ -142,19 +141,19 @@ Layers::Tensors Layers::emit_blocks(Ref x, Ref out, const NextUse& next) {
 void Layers::emit_backward(const NextUse& after) {
   for (auto run = runs_.rbegin(); run != runs_.rend(); ++run) {
     const bool ends = run + 1 == runs_.rend();
-    step_.b.repeat_with_ends(
-        Index::layer,
-        run->first + run->size * (run->units - 1),
-        -run->size,
-        run->units,
-        {step_.plan.overlap_gradients, step_.plan.overlap_parameters},
-        [&](program::Builder::Ends at) {
-          if (!at.last) {
-            emit_unit_backward(*run, enters_backward(*run, -1));
-          } else {
-            emit_unit_backward(*run, ends ? after : enters_backward(*(run + 1), -1));
-          }
-        });
+    step_.b.repeat_with_ends(Index::layer,
+                             run->first + run->size * (run->units - 1),
+                             -run->size,
+                             run->units,
+                             {step_.plan.overlap_gradients, step_.plan.overlap_parameters},
+                             [&](program::Builder::Ends at) {
+                               if (!at.last) {
+                                 emit_unit_backward(*run, enters_backward(*run, -1));
+                               } else {
+                                 emit_unit_backward(*run,
+                                                    ends ? after : enters_backward(*(run + 1), -1));
+                               }
+                             });
   }
 }
 
@@ -191,8 +190,8 @@ void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
   }
 }
 
-/// The forward pass of a layer before its backward pass. `next` is the work after it: none where the
-/// same layer goes backward.
+/// The forward pass of a layer before its backward pass. `next` is the work after it: none where
+/// the same layer goes backward.
 Layers::Tensors Layers::emit_again(bool first_of_unit, const NextUse& next) {
   Tensors left;
   emit_alike(Body::again, [&] {

@@ -555,6 +555,10 @@ void check_rules(const Plan& plan, Feasibility& feasibility) {
     feasibility.refusals.push_back(
         {"vocabulary-parallel-loss", "the plan splits no MLP, so its head is whole"});
   }
+  if (plan.loss == config::LossKind::chunked && plan.model.vocabulary > 0 &&
+      plan.vocabulary_parallel()) {
+    not_modelled(feasibility, "the chunked loss of a split vocabulary");
+  }
 }
 
 void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
@@ -575,9 +579,6 @@ void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
   }
   if (spec.recompute.offload_to_host) {
     not_modelled(feasibility, "offloading activations to the host");
-  }
-  if (spec.loss == config::LossKind::chunked) {
-    not_modelled(feasibility, "the chunked loss");
   }
   if (spec.attention == config::AttentionKernel::unfused) {
     not_modelled(feasibility, "unfused attention");

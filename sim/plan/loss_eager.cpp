@@ -1,5 +1,5 @@
-// The loss as eager code computes it: logits in the model's type, then in fp32, then their
-// log-softmax and its gradient, each a tensor of its own.
+// The loss as eager code computes it: logits in the model's type, then in fp32 unless the plan
+// keeps them in bf16, then their log-softmax and its gradient, each a tensor of its own.
 #include "sim/plan/head.h"
 
 namespace trireme::plan {
@@ -29,23 +29,31 @@ void emit(Step& step,
   const Ref logits = logits_value("logits", ElementType::bf16);
   emit_linear(step, parameters, head.weight, "head", normed, logits);
   b.set_component(Component::loss);
-  const Ref logits_fp32 = logits_value("logits in fp32", ElementType::fp32);
-  b.emit(Function::cast, "logits to fp32", {read(logits), write(logits_fp32)});
-  const Ref log_probabilities = logits_value("log-probabilities", ElementType::fp32);
+  const ElementType type = step.plan.logits_type;
+  const bool casts = type != ElementType::bf16;
+  Ref used = logits;
+  if (casts) {
+    used = logits_value("logits in fp32", type);
+    b.emit(Function::cast, "logits to fp32", {read(logits), write(used)});
+  }
+  const Ref log_probabilities = logits_value("log-probabilities", type);
   b.emit(Function::cross_entropy,
          "cross entropy",
-         {read(logits_fp32), read(labels), write(log_probabilities), update(loss)})
+         {read(used), read(labels), write(log_probabilities), update(loss)})
       .scale = loss_scale(step.plan);
 
   b.set_phase(Phase::backward);
-  const Ref d_logits_fp32 = logits_value("logits gradient in fp32", ElementType::fp32);
+  Ref d_logits = logits_value(casts ? "logits gradient in fp32" : "logits gradient", type);
   b.emit(Function::cross_entropy_backward,
          "cross entropy backward",
-         {read(log_probabilities), read(labels), write(d_logits_fp32)})
+         {read(log_probabilities), read(labels), write(d_logits)})
       .scale = loss_scale(step.plan);
-  const Ref d_logits = logits_value("logits gradient", ElementType::bf16);
-  b.emit(Function::cast, "logits gradient to bf16", {read(d_logits_fp32), write(d_logits)});
-  b.keep({logits_fp32}, "transformers, modeling_outputs.py: the model's output holds the logits");
+  if (casts) {
+    const Ref rounded = logits_value("logits gradient", ElementType::bf16);
+    b.emit(Function::cast, "logits gradient to bf16", {read(d_logits), write(rounded)});
+    d_logits = rounded;
+  }
+  b.keep({used}, "transformers, modeling_outputs.py: the model's output holds the logits");
   b.set_component(Component::head);
   parameters.gather(head.unit);
   emit_input_gradient(step, parameters, head.weight, "head, input gradient", d_logits, d_normed);

@@ -1,8 +1,10 @@
 #include "sim/plan/lower.h"
 
+#include <algorithm>
 #include <array>
 
 #include "sim/plan/attention.h"
+#include "sim/plan/chunks.h"
 #include "sim/plan/embedding.h"
 #include "sim/plan/head.h"
 #include "sim/plan/layers.h"
@@ -212,11 +214,10 @@ class AccumulateSchedule {
 }  // namespace
 
 program::Program lower(const Plan& plan) {
-  const bool chunked = plan.model.vocabulary > 0 && !plan.vocabulary_parallel() &&
-                       plan.loss == config::LossKind::fused;
-  program::Builder builder(
-      mesh_of(plan),
-      {plan.micro_batches, plan.model.layers, chunked ? fused_loss_chunks(plan).count : 1});
+  program::Builder builder(mesh_of(plan),
+                           {plan.micro_batches,
+                            plan.model.layers,
+                            std::max(loss_chunks(plan).count, mlp_tiles(plan).count)});
   Step step(builder, plan);
   Parameters parameters(step);
   AccumulateSchedule(step, parameters).emit();
@@ -233,7 +234,7 @@ const AttentionLoweringInfo& attention_lowering(AttentionLowering kind) {
 }
 
 std::span<const MlpLoweringInfo> mlp_lowerings() {
-  static const std::array kRows = {kMlpMegatron, kMlpReplicated};
+  static const std::array kRows = {kMlpMegatron, kMlpReplicated, kMlpTiled};
   return kRows;
 }
 

@@ -26,15 +26,13 @@ QueryKeyValue take_own_heads(Step& step, Ref rows) {
   b.emit_collective(CollectiveKind::all_gather, "qkv, gathered", kGroup, rows, received);
   const Ref gathered = step.value("qkv, gathered", shape, Step::whole_sequences());
   b.emit(Function::copy, "join the features of every rank", {read(received), write(gathered)});
-  const Ref packed =
-      b.declare_view(gathered.tensor, "qkv of every head", packed_qkv_shape(step));
+  const Ref packed = b.declare_view(gathered.tensor, "qkv of every head", packed_qkv_shape(step));
   const program::Dim groups{step.plan.group_degree, "g'"};
   const program::Dim queries{step.plan.model.heads / step.plan.group_degree, "a/g'"};
   const Layout own = Step::feature_shards();
   const Shape keys{step.batch(), step.sequence(), groups, step.head_dim()};
   const QueryKeyValue heads{
-      step.value(
-          "q", {step.batch(), step.sequence(), groups, queries, step.head_dim()}, own),
+      step.value("q", {step.batch(), step.sequence(), groups, queries, step.head_dim()}, own),
       step.value("k", keys, own),
       step.value("v", keys, own)};
   b.emit(Function::take_heads,
@@ -55,8 +53,8 @@ Ref gradient_of_rows(Step& step, const QueryKeyValue& gradients) {
   program::Builder& b = step.b;
   const Shape shape = projected_rows_shape(step);
   const Ref partial = step.value("qkv gradient of every head", shape, Step::partial_sums());
-  const Ref packed = b.declare_view(
-      partial.tensor, "qkv gradient of every head, packed", packed_qkv_shape(step));
+  const Ref packed =
+      b.declare_view(partial.tensor, "qkv gradient of every head, packed", packed_qkv_shape(step));
   b.emit(Function::return_heads,
          "return gradients of own heads",
          {read(gradients.q), read(gradients.k), read(gradients.v), write(packed)});

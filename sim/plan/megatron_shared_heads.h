@@ -1,6 +1,6 @@
-// Tensor-parallel ranks that share key and value heads, as there are fewer of those than ranks. Their
-// weights are not replicated: each rank projects an equal part of the packed rows, gathers what
-// every rank projected, and takes the heads that it attends with.
+// Tensor-parallel ranks that share key and value heads, as there are fewer of those than ranks.
+// Their weights are not replicated: each rank projects an equal part of the packed rows, gathers
+// what every rank projected, and takes the heads that it attends with.
 #pragma once
 
 #include "sim/plan/attention_kernel.h"

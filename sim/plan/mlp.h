@@ -49,6 +49,7 @@ struct MlpLoweringInfo {
 
 extern const MlpLoweringInfo kMlpMegatron;
 extern const MlpLoweringInfo kMlpReplicated;
+extern const MlpLoweringInfo kMlpTiled;
 
 /// [B, S, f], with SwiGLU [B, S, f, 2].
 [[nodiscard]] Shape up_shape(const Step& step);

@@ -275,8 +275,7 @@ void Parameters::emit_gathers(Use& use, int layers_on) {
     const bool refreshed = refreshes(parameter) && micro_batch_.first &&
                            use.phase == Phase::forward &&
                            (parameter.first_unit == nullptr || parameter.first_unit == &unit);
-    const bool gathered =
-        parameter.sharding->shards_parameters && !kept(parameter, use);
+    const bool gathered = parameter.sharding->shards_parameters && !kept(parameter, use);
     return refreshed || gathered ? parameter.shard_axes : AxisMask{0};
   };
   const Completion completion =

@@ -13,7 +13,7 @@
 namespace trireme::plan {
 
 enum class AttentionLowering : std::uint8_t { megatron, ulysses, sequence_gather };
-enum class MlpLowering : std::uint8_t { megatron, replicated };
+enum class MlpLowering : std::uint8_t { megatron, replicated, tiled };
 
 /// The model's dimensions, as numbers.
 struct ModelShape {
@@ -50,6 +50,8 @@ struct Plan {
   MlpLowering mlp = MlpLowering::replicated;
   /// Tokens are sharded over the group between blocks.
   bool sequence_sharded = true;
+  /// Parts of a rank's tokens that a tiled MLP works on one after the other.
+  std::int64_t mlp_tiles = 1;
   config::ExchangeKind exchange = config::ExchangeKind::packed;
 
   std::int64_t zero_stage = 0;
@@ -77,6 +79,8 @@ struct Plan {
   /// What of every layer runs again, where not layers do.
   config::RecomputeModules recompute_modules;
   config::LossKind loss = config::LossKind::fused;
+  std::int64_t loss_chunks = 1;                 // of the chunked loss
+  ElementType logits_type = ElementType::fp32;  // in which eager and chunked losses are computed
   config::AttentionKernel kernel = config::AttentionKernel::flash2;
   bool clip_gradients = true;
   config::Framework framework = config::Framework::generic;

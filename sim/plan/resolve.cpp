@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/plan/chunks.h"
 #include "sim/plan/legality.h"
 #include "sim/plan/plan.h"
 
@@ -182,6 +183,32 @@ void fill_batches(const config::StudySpec& study,
   }
 }
 
+/// Fills in the parts in which MLP and loss walk over a rank's tokens.
+void fill_chunks(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
+  if (plan.sequence_sharded && plan.sequence % plan.group_degree != 0) {
+    return;  // refused by the rule on sequences
+  }
+  plan.loss_chunks =
+      spec.loss_chunks == config::kAutomatic ? automatic_loss_chunks(plan) : spec.loss_chunks;
+  if (!spec.mlp_tiles) {
+    return;
+  }
+  if (plan.mlp == MlpLowering::megatron) {
+    refuse(feasibility,
+           "tiled-mlp",
+           "mlp.tiles: a tile needs whole weights, tensor parallelism splits them");
+    return;
+  }
+  if (spec.recompute.modules.mlp || spec.recompute.modules.mlp_activation) {
+    refuse(feasibility,
+           "tiled-mlp",
+           "mlp.tiles: a tile runs again on its own, recompute's mlp and mlp_act come on top");
+  }
+  plan.mlp = MlpLowering::tiled;
+  plan.mlp_tiles = spec.mlp_tiles->value == config::kAutomatic ? automatic_mlp_tiles(plan)
+                                                               : spec.mlp_tiles->value;
+}
+
 }  // namespace
 
 Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec) {
@@ -233,10 +260,12 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.recompute_number = spec.recompute.number;
   plan.recompute_modules = spec.recompute.modules;
   plan.loss = spec.loss;
+  plan.logits_type = spec.logits_type;
   plan.kernel = spec.attention;
   plan.clip_gradients = spec.optimizer.clip_gradients;
 
   fill_batches(study, spec, plan, feasibility);
+  fill_chunks(spec, plan, feasibility);
   check_tensor_overlap(study, plan, feasibility);
   check_rules(plan, feasibility);
   return resolution;

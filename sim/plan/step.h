@@ -93,6 +93,13 @@ class Step {
     return declare(name, shape, layout, type, value_role(), program::kPerMicroBatch);
   }
 
+  /// A value of the current phase inside a layer, of one chunk of tokens.
+  TensorId chunk_value(std::string_view name, const Shape& shape, const Layout& layout) {
+    constexpr auto kPerChunkToo = static_cast<program::IndexMask>(
+        program::kPerLayerAndMicroBatch | program::index_bit(program::Index::chunk));
+    return declare(name, shape, layout, ElementType::bf16, value_role(), kPerChunkToo);
+  }
+
   /// A buffer that a collective sends from or receives into.
   TensorId buffer(std::string_view name, const Shape& shape, const Layout& layout) {
     return declare(name,

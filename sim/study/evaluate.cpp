@@ -145,7 +145,9 @@ std::string options_in_words(const config::PlanSpec& plan, bool has_vocabulary) 
                      config::word_for(config::kAttentionWords, plan.attention),
                      config::in_words(plan.recompute),
                      has_vocabulary
-                         ? fmt::format("loss {}", config::word_for(config::kLossWords, plan.loss))
+                         ? fmt::format("loss {}{}",
+                                       config::word_for(config::kLossWords, plan.loss),
+                                       plan.logits_type == ElementType::bf16 ? " in bf16" : "")
                          : "loss half the sum of squares (no vocabulary)",
                      config::word_for(config::kFrameworkWords, plan.framework));
 }

@@ -115,6 +115,9 @@ Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
   small.model = shrunk_model(plan, sizes);
   // A unit of layers that run again, and a layer beyond it.
   small.recompute_number = std::min<std::int64_t>(plan.recompute_number, 2);
+  // Of three tokens a chunk of two and one of one.
+  small.loss_chunks = std::min<std::int64_t>(plan.loss_chunks, 2);
+  small.mlp_tiles = std::min<std::int64_t>(plan.mlp_tiles, 2);
   small.micro_batch = std::min(plan.micro_batch, sizes.micro_batch);
   small.micro_batches = std::min(plan.micro_batches, sizes.micro_batches);
   const bool halves = plan.framework == config::Framework::megatron &&

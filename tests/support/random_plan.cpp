@@ -112,6 +112,15 @@ void draw_options(Draw& draw, plan::Plan& plan) {
   const auto losses = std::array{
       config::LossKind::eager, config::LossKind::fused, config::LossKind::vocabulary_parallel};
   plan.loss = plan.vocabulary_parallel() ? draw.one_of(losses) : losses[draw.coin() ? 1 : 0];
+  if (!plan.vocabulary_parallel() && draw.coin()) {
+    plan.loss = config::LossKind::chunked;
+    plan.loss_chunks = draw.between(1, 4);
+  }
+  plan.logits_type = draw.coin() ? ElementType::fp32 : ElementType::bf16;
+  if (plan.mlp == plan::MlpLowering::replicated && draw.coin()) {
+    plan.mlp = plan::MlpLowering::tiled;
+    plan.mlp_tiles = draw.between(1, 4);
+  }
   plan.kernel = draw.one_of(std::array{config::AttentionKernel::flash2,
                                        config::AttentionKernel::flash3,
                                        config::AttentionKernel::cudnn});
@@ -173,7 +182,7 @@ std::string describe(const plan::Plan& plan) {
       "positions {}, S {}, B {} x {}, zero {}{}{}{}, gradients {}{}, {} loss, {}{}{}{}{}",
       plan.name,
       std::array{"megatron", "ulysses", "gather"}[static_cast<std::size_t>(plan.attention)],
-      std::array{"megatron", "replicated"}[static_cast<std::size_t>(plan.mlp)],
+      std::array{"megatron", "replicated", "tiled"}[static_cast<std::size_t>(plan.mlp)],
       plan.sequence_sharded ? "" : " without sequence parallelism",
       plan.group_degree,
       plan.data_degree,
@@ -195,7 +204,8 @@ std::string describe(const plan::Plan& plan) {
       plan.shard_rows ? ", rows" : "",
       name(plan.gradient_type),
       plan.gradient_reduce == config::GradientReduce::all_reduce ? " all-reduced" : "",
-      config::word_for(config::kLossWords, plan.loss),
+      fmt::format(
+          "{} ({} chunks)", config::word_for(config::kLossWords, plan.loss), plan.loss_chunks),
       config::word_for(config::kExchangeWords, plan.exchange),
       recompute_in_words(plan),
       plan.overlap_parameters ? ", parameters ahead" : "",

@@ -28,7 +28,9 @@ class PackedHeads {
   }
 
   /// Of the key (0) or value (1) head of the `i`-th own group.
-  [[nodiscard]] std::size_t key_value(std::int64_t token, std::int64_t i, std::int64_t which) const {
+  [[nodiscard]] std::size_t key_value(std::int64_t token,
+                                      std::int64_t i,
+                                      std::int64_t which) const {
     return place(token, (first_ + i) * groups_ / ranks_, within_ - 2 + which);
   }
 

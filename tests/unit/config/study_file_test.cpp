@@ -94,7 +94,7 @@ cluster: h100-8x-nvlink
 workload: {sequence: 8K}
 defaults:
   recompute: selective
-  loss: {implementation: chunked}
+  loss: {implementation: chunked, chunks: 4, logits: bf16}
   attention: unfused
   overlap: {parameters: true, gradients: true, tensor_parallel: ring_exchange}
 plans: [{name: ring, ring: 8, framework: torchtitan}]
@@ -103,6 +103,8 @@ plans: [{name: ring, ring: 8, framework: torchtitan}]
   const PlanSpec& plan = study.plans[0];
   CHECK(plan.recompute.granularity == Recompute::selective);
   CHECK(plan.loss == LossKind::chunked);
+  CHECK(plan.loss_chunks == 4);
+  CHECK(plan.logits_type == ElementType::bf16);
   CHECK(plan.attention == AttentionKernel::unfused);
   CHECK(plan.overlap.parameters == true);
   CHECK(plan.overlap.gradients == true);

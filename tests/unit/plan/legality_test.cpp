@@ -438,7 +438,6 @@ TEST_CASE("options that no lowering models are refused by name", "[plan]") {
        "torchtitan's recomputation by operation"},
       {[](auto& spec) { spec.recompute.offload_to_host = true; },
        "offloading activations to the host"},
-      {[](auto& spec) { spec.loss = config::LossKind::chunked; }, "the chunked loss"},
       {[](auto& spec) { spec.attention = config::AttentionKernel::unfused; }, "unfused attention"},
       {[](auto& spec) { spec.optimizer.recipe = "pure-bf16"; }, "the optimizer recipe 'pure-bf16'"},
       {[](auto& spec) {

@@ -204,7 +204,7 @@ TEST_CASE("chunks of the fused loss follow Liger's rule", "[plan]") {
                             Case{1, 1000000, 8, 1, 1, 1});
   plan::Plan plan = ulysses(gelu_model(1, row.hidden, 8), 1, row.tokens);
   plan.model.vocabulary = row.vocabulary;
-  const plan::LossChunks chunks = plan::fused_loss_chunks(plan);
+  const plan::Chunks chunks = plan::fused_loss_chunks(plan);
   CHECK(chunks.sequence == row.chunk);
   CHECK(chunks.count == row.count);
   CHECK(chunks.last == row.last);

@@ -160,7 +160,8 @@ TEST_CASE("every third layer with FSDP2 gathers again only where nothing ran aga
   plan.recompute_layers = true;
   plan.recompute_number = 3;
   plan.gather_after_recompute = false;
-  // Attention's 4 h^2 in bf16, 7/8 from others: forward and, for backward, in every layer once more.
+  // Attention's 4 h^2 in bf16, 7/8 from others: forward and, for backward, in every layer once
+  // more.
   constexpr std::int64_t kGather = 4 * kHidden * kHidden * 2 / kRanks * (kRanks - 1);
   const auto gathered = [&] {
     return sent(plan::lower(plan), Traffic::parameters, Component::attention);

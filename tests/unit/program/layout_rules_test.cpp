@@ -448,8 +448,7 @@ std::vector<Case> optimizer_cases() {
 
 std::vector<Case> shared_heads_cases() {
   const auto take = [](Placement packed, Placement q, Placement k) {
-    return std::vector<Part>{
-        in(kQueries, packed), out(kQueries, q), out(kKeys, k), out(kKeys, k)};
+    return std::vector<Part>{in(kQueries, packed), out(kQueries, q), out(kKeys, k), out(kKeys, k)};
   };
   const auto back = [](Placement q, Placement k, Placement packed) {
     return std::vector<Part>{in(kQueries, q), in(kKeys, k), in(kKeys, k), out(kQueries, packed)};

@@ -213,6 +213,55 @@ TEST_CASE("every other layer saves: ranges of one stride join", "[program]") {
   CHECK(draft.close() == "accepted");
 }
 
+TEST_CASE("units of two layers meet single layers: ranges of different strides", "[program]") {
+  const auto close = [](std::int64_t last_single) {
+    Draft draft;
+    const TensorId x = draft.tensor("x", kPerLayer);
+    draft.builder.repeat(Index::layer, 0, 2, 2, [&] {  // 0, 2 and, shifted, 1, 3
+      draft.builder.begin_segment("units");
+      draft.op("even", {write(x)});
+      draft.builder.shifted(Index::layer, 1, [&] { draft.op("odd", {write(x)}); });
+    });
+    draft.builder.repeat(Index::layer, 0, 1, last_single + 1, [&] {
+      draft.builder.begin_segment("single layers");
+      draft.op("use", {read(x)});
+    });
+    return draft.close();
+  };
+  CHECK(close(3) == "accepted");
+  CHECK(close(2) == "operation 'odd': tensor 'x[layer 1..3]': it is the last use of some instances "
+                    "and not of others: peel the boundary");
+}
+
+TEST_CASE("bodies that declare alike share tensors", "[program]") {
+  Draft draft;
+  Builder::Declarations body;
+  std::vector<TensorId> declared;
+  for (int layer = 0; layer < 2; ++layer) {
+    draft.builder.declare_alike(body, [&] { declared.push_back(draft.tensor("x", kPerLayer)); });
+    declared.push_back(draft.tensor("x", kPerLayer));  // beside them
+  }
+  CHECK(declared[0] == declared[2]);
+  CHECK(declared[1] != declared[0]);
+  CHECK(declared[3] != declared[1]);
+}
+
+TEST_CASE("refused: a death with a repeat that is at another instance", "[program]") {
+  Draft draft;
+  const TensorId x = draft.tensor("x", kPerLayer);
+  draft.builder.repeat(Index::layer, 0, 1, 2, [&] {
+    draft.builder.begin_segment("layer");
+    draft.op("make", {write(Ref(x).at(Index::layer, 1))});
+    draft.builder.repeat(Index::micro_batch, 0, 1, 2, [&] {
+      draft.builder.begin_segment("part");
+      draft.op("use", {read(Ref(x).at(Index::layer, 1))});
+    });
+  });
+  CHECK(draft.close() ==
+        "operation 'use': tensor 'x[layer 1..2]': it dies with a repeat that is at another "
+        "instance: hold it behind the repeat");
+}
+
 TEST_CASE("refused: a temporary born inside a repeat without its index", "[program]") {
   Draft draft;
   const TensorId t = draft.tensor("t");
