@@ -88,15 +88,24 @@ std::vector<std::uint32_t> alignment_to_pods(const program::Program& program,
       }
       ++per_pod[at].back();
     }
-    std::map<std::pair<std::uint32_t, std::vector<std::int64_t>>, std::uint32_t> numbers;
-    for (std::vector<std::int64_t>& ranks : per_pod) {
-      std::sort(ranks.begin(), ranks.end());
+    std::map<std::vector<std::int64_t>, std::uint32_t> ways_to_lie;
+    std::vector<std::uint32_t> lies(count);
+    for (std::size_t at = 0; at < count; ++at) {
+      std::sort(per_pod[at].begin(), per_pod[at].end());
+      lies[at] =
+          ways_to_lie
+              .try_emplace(std::move(per_pod[at]), static_cast<std::uint32_t>(ways_to_lie.size()))
+              .first->second;
     }
+    if (ways_to_lie.size() == 1) {
+      continue;
+    }
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> numbers;
     for (std::size_t rank = 0; rank < kind.size(); ++rank) {
       const auto at =
           static_cast<std::size_t>(mesh.position(static_cast<std::int64_t>(rank), outside));
       kind[rank] =
-          numbers.try_emplace({kind[rank], per_pod[at]}, static_cast<std::uint32_t>(numbers.size()))
+          numbers.try_emplace({kind[rank], lies[at]}, static_cast<std::uint32_t>(numbers.size()))
               .first->second;
     }
   }

@@ -95,11 +95,11 @@ inline void sort_by_step(Messages& messages) {
 }
 
 /// Two trees over the nodes, each with half of the payload, and chains inside the nodes; one such
-/// pair for each rank of a node, in which that rank is the way in and out.
-inline Messages double_binary_tree(Bytes payload,
-                                   PlacedRanks ranks,
-                                   const Topology& topology,
-                                   std::int64_t pieces) {
+/// pair for each rank of a node, in which that rank is the way in and out. In no order of steps.
+inline Messages tree_messages(Bytes payload,
+                              PlacedRanks ranks,
+                              const Topology& topology,
+                              std::int64_t pieces) {
   const auto [nodes, p] = nodes_of(ranks, topology);
   const std::array trees{binary_tree(nodes), complementary_tree(nodes)};
   std::vector<std::int64_t> members(ranks.size());
@@ -123,6 +123,14 @@ inline Messages double_binary_tree(Bytes payload,
       add_tree(messages, parents, members, 0, share, pieces);
     }
   }
+  return messages;
+}
+
+inline Messages double_binary_tree(Bytes payload,
+                                   PlacedRanks ranks,
+                                   const Topology& topology,
+                                   std::int64_t pieces) {
+  Messages messages = tree_messages(payload, ranks, topology, pieces);
   sort_by_step(messages);
   return messages;
 }
@@ -139,11 +147,11 @@ inline void add_in_switch(
 }
 
 /// Each rank of a node owns a slice: the switches add it up for its owner, owners at equal places
-/// of the nodes sum over two trees, and the switches copy the result to all.
-inline Messages switch_all_reduce(Bytes payload,
-                                  PlacedRanks ranks,
-                                  const Topology& topology,
-                                  std::int64_t pieces) {
+/// of the nodes sum over two trees, and the switches copy the result to all. In no order of steps.
+inline Messages switch_messages(Bytes payload,
+                                PlacedRanks ranks,
+                                const Topology& topology,
+                                std::int64_t pieces) {
   const auto [nodes, p] = nodes_of(ranks, topology);
   const std::array trees{binary_tree(nodes), complementary_tree(nodes)};
   const bool has_peers = p > 1;
@@ -167,6 +175,14 @@ inline Messages switch_all_reduce(Bytes payload,
       }
     }
   }
+  return messages;
+}
+
+inline Messages switch_all_reduce(Bytes payload,
+                                  PlacedRanks ranks,
+                                  const Topology& topology,
+                                  std::int64_t pieces) {
+  Messages messages = switch_messages(payload, ranks, topology, pieces);
   sort_by_step(messages);
   return messages;
 }
