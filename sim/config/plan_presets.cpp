@@ -1,7 +1,11 @@
 #include "sim/config/plan_presets.h"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include <fmt/core.h>
 
@@ -11,8 +15,17 @@ namespace trireme::config {
 namespace {
 
 constexpr std::string_view kDegree = "DEGREE";
+/// Two factors of the degree: its half and 2, or itself and 1 where it is odd.
+constexpr std::string_view kInner = "INNER";
+constexpr std::string_view kOuter = "OUTER";
 
-constexpr std::array<PlanPreset, 9> kPresets = {{
+void replace_all(std::string& text, std::string_view word, std::int64_t value) {
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
+    text.replace(at, word.size(), std::to_string(value));
+  }
+}
+
+constexpr std::array<PlanPreset, 11> kPresets = {{
     {"megatron-sp",
      "Megatron tensor parallelism with sequence parallelism",
      "{tensor_parallel: {degree: DEGREE, sequence: true}}",
@@ -43,6 +56,14 @@ constexpr std::array<PlanPreset, 9> kPresets = {{
      "naive baseline: every rank gathers the whole sequence before attention",
      "{sequence_gather: DEGREE, zero: {stage: 0}}",
      true},
+    {"ring",
+     "ring attention in zigzag order, all weights sharded by ZeRO-3",
+     "{ring: {degree: DEGREE}, zero: {stage: 3}}",
+     true},
+    {"usp",
+     "Ulysses inside a ring of two, all weights sharded by ZeRO-3",
+     "{ulysses: {degree: INNER}, ring: {degree: OUTER}, zero: {stage: 3}}",
+     true},
     {"zero3", "data parallelism with all weights sharded by ZeRO-3", "{zero: {stage: 3}}", false},
     {"data-parallel", "plain data parallelism, gradients all-reduced", "{zero: {stage: 0}}", false},
 }};
@@ -55,9 +76,10 @@ std::span<const PlanPreset> plan_presets() {
 
 Node plan_preset_keys(const PlanPreset& preset, std::int64_t degree) {
   std::string text(preset.yaml);
-  for (std::size_t at = text.find(kDegree); at != std::string::npos; at = text.find(kDegree, at)) {
-    text.replace(at, kDegree.size(), std::to_string(degree));
-  }
+  const std::int64_t outer = degree % 2 == 0 ? 2 : 1;
+  replace_all(text, kDegree, degree);
+  replace_all(text, kInner, degree / outer);
+  replace_all(text, kOuter, outer);
   return read_yaml(std::make_shared<const SourceText>(fmt::format("plan preset {}", preset.name),
                                                       std::move(text)));
 }

@@ -100,13 +100,13 @@ Located<std::int64_t> degree_one(const MapReader& plan) {
   return {1, plan.where()};
 }
 
-/// `key: 8`, `key: {degree: 8, OPTION: ...}`, or 1 when the key is missing. `read_option` is called
-/// with the map whenever the key is there.
-template <class ReadOption>
+/// `key: 8`, `key: {degree: 8, OPTION: ...}`, or 1 when the key is missing. `read_options` is
+/// called with the map whenever the key is there.
+template <class ReadOptions>
 Located<std::int64_t> read_degree(const MapReader& plan,
                                   std::string_view key,
-                                  std::string_view option,
-                                  const ReadOption& read_option) {
+                                  std::initializer_list<std::string_view> options,
+                                  const ReadOptions& read_options) {
   const Node* const written = plan.find(key);
   if (written == nullptr) {
     return degree_one(plan);
@@ -116,8 +116,10 @@ Located<std::int64_t> read_degree(const MapReader& plan,
     as_map = make_map(written->position);
     as_map.set("degree", written->position, *written);
   }
-  const MapReader map(as_map, plan.path_of(key), {"degree", std::string(option)}, plan.defaults());
-  read_option(map);
+  std::vector<std::string> keys{"degree"};
+  keys.insert(keys.end(), options.begin(), options.end());
+  const MapReader map(as_map, plan.path_of(key), std::move(keys), plan.defaults());
+  read_options(map);
   return Located<std::int64_t>{parse_node(map.node("degree"), key, count_within("degree")),
                                map.node("degree").where()};
 }
@@ -125,6 +127,29 @@ Located<std::int64_t> read_degree(const MapReader& plan,
 Located<std::int64_t> read_plain_degree(const MapReader& plan, std::string_view key) {
   const auto degree = plan.maybe_located(key, count_within("degree"));
   return degree ? *degree : degree_one(plan);
+}
+
+/// `context_parallel: 8`, or with how its ranks exchange keys and values.
+void read_context_parallel(const MapReader& plan_map, PlanSpec& plan) {
+  plan.context_exchange = degree_one(plan_map);
+  plan.context_parallel = read_degree(
+      plan_map,
+      "context_parallel",
+      {"communication", "exchange_degree"},
+      [&](const MapReader& context) {
+        plan.context_communication =
+            context.optional("communication", word_of(kContextWords), "p2p");
+        const bool two_levels = plan.context_communication == ContextCommunication::a2a_p2p;
+        const Node* const inner = context.find("exchange_degree");
+        if (two_levels) {
+          plan.context_exchange =
+              context.required_located("exchange_degree", count_within("degree"));
+        } else if (inner != nullptr) {
+          refuse(inner->where(),
+                 "exchange_degree: has a meaning for 'communication: a2a+p2p' only",
+                 "leave the key out, or state that communication");
+        }
+      });
 }
 
 ZeroSpec read_zero(const MapReader& plan) {
@@ -232,6 +257,7 @@ PlanSpec read_plan(const Node& written,
                                                              "ulysses",
                                                              "sequence_gather",
                                                              "ring",
+                                                             "context_parallel",
                                                              "tensor_parallel",
                                                              "mlp",
                                                              "data_parallel",
@@ -246,14 +272,21 @@ PlanSpec read_plan(const Node& written,
       with_preset(written, MapReader(written, path, keys, defaults), gpus_per_node, plan);
   const MapReader map(complete, path, keys, defaults);
 
-  plan.ulysses = read_degree(map, "ulysses", "exchange", [&](const MapReader& ulysses) {
-    plan.exchange = ulysses.optional("exchange", word_of(kExchangeWords), "packed");
-  });
+  plan.ulysses =
+      read_degree(map, "ulysses", {"exchange", "kv_repeat"}, [&](const MapReader& ulysses) {
+        plan.exchange = ulysses.optional("exchange", word_of(kExchangeWords), "packed");
+        plan.kv_repeat = ulysses.optional("kv_repeat", word_of(kKvRepeatWords), "minimal");
+      });
   plan.sequence_gather = read_plain_degree(map, "sequence_gather");
-  plan.ring = read_plain_degree(map, "ring");
-  plan.tensor_parallel = read_degree(map, "tensor_parallel", "sequence", [&](const MapReader& tp) {
-    plan.tensor_parallel_sequence = tp.optional("sequence", parse_bool, "true");
+  plan.ring = read_degree(map, "ring", {"implementation", "order"}, [&](const MapReader& ring) {
+    plan.ring_implementation = ring.maybe("implementation", word_of(kRingWords));
+    plan.ring_order = ring.maybe("order", word_of(kRingOrderWords));
   });
+  read_context_parallel(map, plan);
+  plan.tensor_parallel =
+      read_degree(map, "tensor_parallel", {"sequence"}, [&](const MapReader& tp) {
+        plan.tensor_parallel_sequence = tp.optional("sequence", parse_bool, "true");
+      });
   plan.mlp_tensor_parallel = degree_one(map);
   if (const Node* const mlp = map.find("mlp")) {
     read_mlp(MapReader(*mlp, map.path_of("mlp"), {"tensor_parallel", "tiles"}), plan);
@@ -401,7 +434,8 @@ void check_products(const StudySpec& study) {
     const double data_parallel = plan.data_parallel ? real(plan.data_parallel->value) : 1.0;
     refuse_beyond_limit({"the product of the degrees",
                          real(plan.ulysses.value) * real(plan.sequence_gather.value) *
-                             real(plan.ring.value) * real(plan.tensor_parallel.value) *
+                             real(plan.ring.value) * real(plan.context_parallel.value) *
+                             real(plan.tensor_parallel.value) *
                              real(plan.mlp_tensor_parallel.value) * data_parallel,
                          &plan.where});
     if (plan.attention == AttentionKernel::unfused) {

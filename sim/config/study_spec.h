@@ -54,6 +54,19 @@ struct RecomputeSpec {
 enum class LossKind : std::uint8_t { eager, chunked, fused, vocabulary_parallel };
 enum class AttentionKernel : std::uint8_t { flash2, flash3, cudnn, unfused };
 enum class ExchangeKind : std::uint8_t { packed, separate };
+/// How often key/value heads are repeated where an exchange needs more of them than there are.
+enum class KvRepeat : std::uint8_t { minimal, all_heads };
+/// How the ranks of a ring get each other's keys and values, and the gradients back.
+enum class RingImplementation : std::uint8_t {
+  transformer_engine,    // passed on in 16 bits, gradients too
+  ring_flash_attention,  // passed on, gradients in fp32
+  pytorch,               // gathered, gradients passed on in fp32
+  all_gather             // gathered in both passes, gradients reduce-scattered
+};
+/// In which order its ranks hold the tokens: program::OrderKind.
+enum class RingOrder : std::uint8_t { contiguous, zigzag, striped };
+/// Megatron's words for ways to exchange between context-parallel ranks.
+enum class ContextCommunication : std::uint8_t { p2p, all_gather, a2a, a2a_p2p };
 enum class GradientReduce : std::uint8_t { reduce_scatter, all_reduce };
 /// Whether ZeRO-3 keeps gathered parameters between forward and backward.
 enum class Reshard : std::uint8_t { keep, after_forward, framework };
@@ -104,8 +117,14 @@ struct PlanSpec {
   std::string preset;  // of `use:`; empty without
   Located<std::int64_t> ulysses;
   ExchangeKind exchange = ExchangeKind::packed;
+  KvRepeat kv_repeat = KvRepeat::minimal;
   Located<std::int64_t> sequence_gather;
   Located<std::int64_t> ring;
+  std::optional<RingImplementation> ring_implementation;  // absent: the framework's own
+  std::optional<RingOrder> ring_order;                    // absent: zigzag where causal
+  Located<std::int64_t> context_parallel;
+  ContextCommunication context_communication = ContextCommunication::p2p;
+  Located<std::int64_t> context_exchange;  // of a2a+p2p: ranks of the exchange
   Located<std::int64_t> tensor_parallel;
   bool tensor_parallel_sequence = true;
   Located<std::int64_t> mlp_tensor_parallel;

@@ -34,6 +34,21 @@ inline constexpr Choice<AttentionKernel> kAttentionWords[] = {
     {"unfused", AttentionKernel::unfused}};
 inline constexpr Choice<ExchangeKind> kExchangeWords[] = {{"packed", ExchangeKind::packed},
                                                           {"separate", ExchangeKind::separate}};
+inline constexpr Choice<KvRepeat> kKvRepeatWords[] = {{"minimal", KvRepeat::minimal},
+                                                      {"all_heads", KvRepeat::all_heads}};
+inline constexpr Choice<RingImplementation> kRingWords[] = {
+    {"transformer_engine", RingImplementation::transformer_engine},
+    {"ring_flash_attention", RingImplementation::ring_flash_attention},
+    {"pytorch", RingImplementation::pytorch},
+    {"all_gather", RingImplementation::all_gather}};
+inline constexpr Choice<RingOrder> kRingOrderWords[] = {{"contiguous", RingOrder::contiguous},
+                                                        {"zigzag", RingOrder::zigzag},
+                                                        {"striped", RingOrder::striped}};
+inline constexpr Choice<ContextCommunication> kContextWords[] = {
+    {"p2p", ContextCommunication::p2p},
+    {"all_gather", ContextCommunication::all_gather},
+    {"a2a", ContextCommunication::a2a},
+    {"a2a+p2p", ContextCommunication::a2a_p2p}};
 inline constexpr Choice<GradientReduce> kReduceWords[] = {
     {"reduce_scatter", GradientReduce::reduce_scatter}, {"all_reduce", GradientReduce::all_reduce}};
 inline constexpr Choice<Reshard> kReshardWords[] = {

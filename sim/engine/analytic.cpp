@@ -68,19 +68,21 @@ std::optional<Seconds> gemm_op_time(const Program& program, const Op& op, const 
                          *machine.costs.gemm);
 }
 
+/// On the slowest rank of a ring.
 std::optional<Seconds> attention_op_time(const Program& program,
                                          const Op& op,
                                          const Machine& machine) {
-  const auto& kernel = attention_kernel_costs(machine.costs.attention, op.attention);
-  if (!kernel || !machine.costs.streaming_multiprocessors) {
-    return std::nullopt;
+  const std::int64_t positions =
+      uneven_attention(program, op) ? program.mesh().group_size(ring_of_attention(program, op)) : 1;
+  std::optional<Seconds> slowest;
+  for (std::int64_t position = 0; position < positions; ++position) {
+    const auto seconds = attention_op_time(program, op, machine, position);
+    if (!seconds) {
+      return std::nullopt;
+    }
+    slowest = std::max(slowest.value_or(*seconds), *seconds);
   }
-  const auto pass = op.function == Function::attention_forward ? cost::AttentionPass::forward
-                                                               : cost::AttentionPass::backward;
-  return cost::attention_time(attention_shape(program, op, Extents::local),
-                              pass,
-                              *kernel,
-                              *machine.costs.streaming_multiprocessors);
+  return slowest;
 }
 
 std::optional<Seconds> profile_collective_time(const Program& program,
@@ -245,6 +247,29 @@ class SegmentClock {
 };
 
 }  // namespace
+
+std::optional<Seconds> attention_op_time(const Program& program,
+                                         const Op& op,
+                                         const Machine& machine,
+                                         std::int64_t position) {
+  const auto& kernel = attention_kernel_costs(machine.costs.attention, op.attention);
+  if (!kernel || !machine.costs.streaming_multiprocessors) {
+    return std::nullopt;
+  }
+  const auto pass = op.function == Function::attention_forward ? cost::AttentionPass::forward
+                                                               : cost::AttentionPass::backward;
+  Seconds sum;
+  for (const cost::AttentionShape& shape :
+       attention_kernels(program, op, Extents::local, position).all()) {
+    const auto seconds =
+        cost::attention_time(shape, pass, *kernel, *machine.costs.streaming_multiprocessors);
+    if (!seconds) {
+      return std::nullopt;
+    }
+    sum += *seconds;
+  }
+  return sum;
+}
 
 std::optional<Seconds> op_time(const Program& program, const Op& op, const Machine& machine) {
   switch (program::info(op.function).family) {

@@ -26,11 +26,17 @@ struct Machine {
   std::optional<cost::NcclTuning> nccl;
 };
 
-/// Device seconds of one operation, of a collective at least what its links need; empty when the
-/// machine's profile does not know its kernel.
+/// Device seconds of one operation, of a collective at least what its links need, of attention in a
+/// ring those of the slowest rank; empty when the machine's profile does not know its kernel.
 [[nodiscard]] std::optional<Seconds> op_time(const program::Program& program,
                                              const program::Op& op,
                                              const Machine& machine);
+
+/// Device seconds of attention on the rank at a position of its ring.
+[[nodiscard]] std::optional<Seconds> attention_op_time(const program::Program& program,
+                                                       const program::Op& op,
+                                                       const Machine& machine,
+                                                       std::int64_t position);
 
 /// Seconds of a step: inside a segment each stream advances and waits for the tensors it needs,
 /// streams join at its end, repeats multiply. Empty when a kernel's seconds are unknown.

@@ -68,17 +68,104 @@ cost::AttentionShape attention_shape(const Program& program, const Op& op, Exten
   return shape;
 }
 
+program::AxisMask ring_of_attention(const Program& program, const Op& op) {
+  const program::TokenOrder& order = program.token_order();
+  const auto operands = program.operands(op);
+  const Tensor& q = program.tensor(operands[0].ref.tensor);
+  const bool splits_queries =
+      order.group != 0 && order.ranks > 1 && q.layout.axes_where([](program::Placement placement) {
+        return placement == program::Placement::shard(program::kSequenceDim);
+      }) == order.group;
+  return splits_queries ? order.group : program::AxisMask{0};
+}
+
+bool uneven_attention(const Program& program, const Op& op) {
+  return op.causal && ring_of_attention(program, op) != 0 &&
+         program.token_order().kind != program::OrderKind::striped;
+}
+
+AttentionKernels attention_kernels(const Program& program,
+                                   const Op& op,
+                                   Extents which,
+                                   std::int64_t position) {
+  using program::OrderKind;
+  AttentionKernels kernels;
+  const auto launch = [&](const cost::AttentionShape& shape) {
+    kernels.shape[kernels.count++] = shape;
+  };
+  cost::AttentionShape whole = attention_shape(program, op, which);
+  if (ring_of_attention(program, op) == 0) {
+    launch(whole);
+    return kernels;
+  }
+  const auto operands = program.operands(op);
+  const program::Block& block = program.tensor(operands[1].ref.tensor).block;
+  const program::TokenOrder& order = program.token_order();
+  const std::int64_t own = program.local_extent(operands[0].ref.tensor, program::kSequenceDim);
+  whole.query_tokens = Tokens(own);
+  whole.first_query = Tokens(0);
+  if (!op.causal) {
+    launch(whole);
+  } else if (block.whole() && order.kind == OrderKind::zigzag) {
+    for (const std::int64_t part : {position, 2 * order.ranks - 1 - position}) {
+      cost::AttentionShape half = whole;
+      half.query_tokens = Tokens(own / 2);
+      half.first_query = Tokens(part * (own / 2));
+      launch(half);
+    }
+  } else if (block.whole()) {
+    ensure(order.kind == OrderKind::contiguous, "attention: striped tokens with gathered keys");
+    whole.first_query = Tokens(position * own);
+    launch(whole);
+  } else if (block.rotation == 0 || order.kind == OrderKind::striped) {
+    launch(whole);
+  } else {
+    const bool earlier = block.rotation <= position;  // the block is that of an earlier rank
+    whole.causal = false;
+    if (order.kind == OrderKind::zigzag) {
+      (earlier ? whole.key_tokens : whole.query_tokens) = Tokens(own / 2);
+      launch(whole);
+    } else if (earlier) {
+      launch(whole);
+    }
+  }
+  return kernels;
+}
+
+namespace {
+
+/// The sum over the positions of the ring of what `count` says of each kernel.
+template <class Count>
+Flops over_ring(const Program& program, const Op& op, Extents which, Count count) {
+  const std::int64_t positions = program.mesh().group_size(ring_of_attention(program, op));
+  Flops sum;
+  for (std::int64_t position = 0; position < positions; ++position) {
+    for (const cost::AttentionShape& shape :
+         attention_kernels(program, op, which, position).all()) {
+      sum += count(shape);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
 Flops executed_flops(const Program& program, const Op& op) {
   switch (program::info(op.function).family) {
     case Family::gemm:
       return gemm_flops(gemm_extents(program, op, Extents::local));
     case Family::attention: {
+      const auto of_kernel = op.function == Function::attention_forward
+                                 ? cost::attention_forward_flops
+                                 : cost::attention_backward_kernel_flops;
+      if (const program::AxisMask ring = ring_of_attention(program, op); ring != 0) {
+        const auto ranks = static_cast<double>(program.mesh().group_size(ring));
+        return 1 / ranks * over_ring(program, op, Extents::local, of_kernel);
+      }
       cost::AttentionShape shape = attention_shape(program, op, Extents::local);
       // Equal parts of the queries start at 0, q, 2 q, ...: on average half as far as the last.
       shape.first_query = Tokens(shape.first_query.value() / 2);
-      return op.function == Function::attention_forward
-                 ? cost::attention_forward_flops(shape)
-                 : cost::attention_backward_kernel_flops(shape);
+      return of_kernel(shape);
     }
     default:
       return {};
@@ -96,6 +183,19 @@ ModelFlops model_flops(const Program& program, const Op& op) {
       const auto of_pass = op.function == Function::attention_forward
                                ? cost::attention_forward_flops
                                : cost::attention_backward_model_flops;
+      if (ring_of_attention(program, op) != 0) {
+        // The kernels of a ring have its ranks' tokens, and together all heads and sequences.
+        const auto in_full = [&](const cost::AttentionShape& kernel) {
+          cost::AttentionShape full = kernel;
+          full.causal = false;
+          full.query_tokens = Tokens(
+              program.local_extent(program.operands(op)[0].ref.tensor, program::kSequenceDim));
+          full.key_tokens = shape.key_tokens;
+          return of_pass(full);
+        };
+        const auto ranks = static_cast<double>(program.token_order().ranks);
+        return {over_ring(program, op, Extents::logical, of_pass), ranks * in_full(shape)};
+      }
       const Flops halved = of_pass(shape);
       shape.causal = false;
       return {halved, of_pass(shape)};

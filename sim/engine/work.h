@@ -1,8 +1,11 @@
 // How much one operation computes and moves: the bridge from operations to cost formulas.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "sim/cost/flops.h"
 #include "sim/cost/machine_costs.h"
@@ -24,13 +27,51 @@ enum class Extents : std::uint8_t { local, logical };
                                        const program::Op& op,
                                        Extents which);
 
+/// Of an operation whose ranks all have the same work, or that of the slowest.
 [[nodiscard]] cost::AttentionShape attention_shape(const program::Program& program,
                                                    const program::Op& op,
                                                    Extents which);
 
+/// The ranks that hold parts of the queries or keys of an attention operation, which decide by
+/// their position in the ring how much of it they see; 0: none do.
+[[nodiscard]] program::AxisMask ring_of_attention(const program::Program& program,
+                                                  const program::Op& op);
+
+/// Whether those ranks have different work.
+[[nodiscard]] bool uneven_attention(const program::Program& program, const program::Op& op);
+
+/// What the rank at a position of the ring computes: at most two kernels. Those of no tokens are
+/// not launched.
+struct AttentionKernels {
+  std::array<cost::AttentionShape, 2> shape;
+  std::size_t count = 0;
+
+  [[nodiscard]] std::span<const cost::AttentionShape> all() const {
+    return std::span(shape).first(count);
+  }
+};
+
+/// EQ ring-attention-work: contiguous i = 0: the causal square c x c; 0 < i <= r: c x c; i > r:
+/// none;
+///   zigzag i = 0: the causal square; 0 < i <= r: c x c/2; i > r: c/2 x c; striped: the causal
+///   square; gathered keys, contiguous: c queries from r c on; zigzag: c/2 from r c/2 and c/2 from
+///   (2 R - 1 - r) c/2 on
+///   i  rotation: the block is that of rank r - i                     [1]
+///   r  position of the rank in the ring                              [1]
+///   R  ranks of the ring                                             [1]
+///   c  tokens of one rank                                            [tokens]
+/// Source: ring-flash-attention, ring_flash_attn.py, zigzag_ring_flash_attn.py,
+///   stripe_flash_attn.py; transformer-engine, AttnFuncWithCPAndKVAllGather
+/// Valid:  causal; without a mask every rank has all pairs. The diagonal counts as half a query.
+/// Tests:  tests/property/context_test.cpp
+[[nodiscard]] AttentionKernels attention_kernels(const program::Program& program,
+                                                 const program::Op& op,
+                                                 Extents which,
+                                                 std::int64_t position);
+
 /// Operations that a kernel of one rank executes, padding and a fused attention's recomputation
-/// included, on average where ranks attend with different queries; zero for what is neither a
-/// matrix product nor attention.
+/// included, on average where ranks have different work; zero for what is neither a matrix product
+/// nor attention.
 [[nodiscard]] Flops executed_flops(const program::Program& program, const program::Op& op);
 
 /// Operations that the model requires of an operation over all ranks, attention's backward twice

@@ -30,6 +30,7 @@ struct AttentionTensors {
   Ref o;         // as the attention kernel wrote it
   Ref o_tokens;  // as the output projection reads it
   Ref log_sum_exp;
+  Ref key_value;  // of a ring: the block of keys and values with which it goes backward
 };
 
 /// One row per lowering: what it declares, and what it emits going forward and backward.

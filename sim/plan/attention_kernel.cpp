@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "sim/plan/attention_context.h"
+
 namespace trireme::plan {
 
 using program::Function;
@@ -30,14 +32,14 @@ program::AttentionImplementation implementation(config::AttentionKernel kernel) 
 /// cudnn-frontend, the composite backward graph.
 class BackwardWorkspaces {
  public:
-  BackwardWorkspaces(Step& step, const AttentionTensors& saved) {
+  BackwardWorkspaces(Step& step, const AttentionTensors& saved, Ref keys) {
     const program::Tensor q = step.b.tensor(saved.q.tensor);
     const program::Tensor statistics = step.b.tensor(saved.log_sum_exp.tensor);
     add(step.workspace("query gradient accumulator", q.shape, q.layout, ElementType::fp32));
     add(step.workspace(
         "row sums of o times do", statistics.shape, statistics.layout, ElementType::fp32));
     const bool grouped = q.shape[3].size > 1;
-    const program::Tensor k = step.b.tensor(saved.k.tensor);
+    const program::Tensor k = step.b.tensor(keys.tensor);
     switch (implementation(step.plan.kernel)) {
       case program::AttentionImplementation::flash2:
         if (grouped) {  // one key and value gradient per query head, summed over the group after
@@ -70,40 +72,64 @@ class BackwardWorkspaces {
   std::size_t count_ = 0;
 };
 
+bool is_own(const Step& step, const program::Dim& groups) {
+  return groups.size == step.plan.model.kv_heads;
+}
+
+/// Query heads of each of `groups` key/value heads.
+program::Dim queries_of(const Step& step, const program::Dim& groups) {
+  return {step.plan.model.heads / groups.size, is_own(step, groups) ? "a/g" : "a/g'"};
+}
+
 }  // namespace
 
-Shape packed_qkv_shape(const Step& step) {
+Shape packed_qkv_shape(const Step& step, const program::Dim& groups) {
+  const program::Dim queries = queries_of(step, groups);
   return {step.batch(),
           step.sequence(),
-          step.groups(),
-          {step.heads_per_group().size + 2, "a/g+2"},
+          groups,
+          {queries.size + 2, is_own(step, groups) ? "a/g+2" : "a/g'+2"},
           step.head_dim()};
 }
 
+Shape packed_qkv_shape(const Step& step) {
+  return packed_qkv_shape(step, step.groups());
+}
+
+Shape query_shape(const Step& step, const program::Dim& groups) {
+  return {step.batch(), step.sequence(), groups, queries_of(step, groups), step.head_dim()};
+}
+
 Shape query_shape(const Step& step) {
-  return {step.batch(), step.sequence(), step.groups(), step.heads_per_group(), step.head_dim()};
+  return query_shape(step, step.groups());
+}
+
+Shape key_value_shape(const Step& step, const program::Dim& groups) {
+  return {step.batch(), step.sequence(), groups, step.head_dim()};
 }
 
 Shape key_value_shape(const Step& step) {
-  return {step.batch(), step.sequence(), step.groups(), step.head_dim()};
+  return key_value_shape(step, step.groups());
 }
 
 QueryKeyValue unpack(Step& step, Ref packed) {
   constexpr std::int8_t kWithinGroup = 3;  // the dimension of queries, key and value of a group
-  const bool gradient = step.b.phase() == Phase::backward;
-  const std::int64_t queries = step.heads_per_group().size;
   program::Builder& b = step.b;
+  const bool gradient = b.phase() == Phase::backward;
+  const program::Dim groups = b.tensor(packed.tensor).shape[program::kFeatureDim];
+  const Shape keys = key_value_shape(step, groups);
+  const std::int64_t queries = queries_of(step, groups).size;
   return {b.declare_view(packed.tensor,
                          gradient ? "q gradient" : "q",
-                         query_shape(step),
+                         query_shape(step, groups),
                          {.dim = kWithinGroup, .first = 0, .extent = queries}),
           b.declare_view(packed.tensor,
                          gradient ? "k gradient" : "k",
-                         key_value_shape(step),
+                         keys,
                          {.dim = kWithinGroup, .first = queries, .extent = 1}),
           b.declare_view(packed.tensor,
                          gradient ? "v gradient" : "v",
-                         key_value_shape(step),
+                         keys,
                          {.dim = kWithinGroup, .first = queries + 1, .extent = 1})};
 }
 
@@ -121,30 +147,44 @@ void emit_rotary_backward(Step& step, Ref dq, Ref dk) {
   }
 }
 
-void emit_attention(Step& step, AttentionTensors& saved) {
-  const program::Tensor q = step.b.tensor(saved.q.tensor);
-  saved.o = step.value("attention output", q.shape, q.layout);
-  saved.log_sum_exp = step.value(
+PartialAttention emit_block_attention(Step& step, Ref q_ref, Ref k, Ref v) {
+  const program::Tensor q = step.b.tensor(q_ref.tensor);
+  PartialAttention result;
+  result.o = step.value("attention output", q.shape, q.layout);
+  result.log_sum_exp = step.value(
       "log-sum-exp", {q.shape[0], q.shape[1], q.shape[2], q.shape[3]}, q.layout, ElementType::fp32);
-  program::Op& op = step.b.emit(
-      Function::attention_forward,
-      "attention",
-      {read(saved.q), read(saved.k), read(saved.v), write(saved.o), write(saved.log_sum_exp)});
+  program::Op& op =
+      step.b.emit(Function::attention_forward,
+                  "attention",
+                  {read(q_ref), read(k), read(v), write(result.o), write(result.log_sum_exp)});
   op.causal = step.plan.causal;
   op.attention = implementation(step.plan.kernel);
+  return result;
+}
+
+void emit_attention(Step& step, AttentionTensors& saved) {
+  if (step.b.mesh().group_size(kRing) > 1) {
+    context_lowering(step.plan.ring).forward(step, saved);
+    return;
+  }
+  const PartialAttention whole = emit_block_attention(step, saved.q, saved.k, saved.v);
+  saved.o = whole.o;
+  saved.log_sum_exp = whole.log_sum_exp;
   const bool made_again = step.runs_again || step.plan.recompute_modules.core_attention;
   if (made_again && step.b.phase() == Phase::forward) {
     step.b.keep({saved.log_sum_exp}, "flash-attention, mha_fwd writes it, needed or not");
   }
 }
 
-void emit_attention_backward(Step& step,
-                             const AttentionTensors& saved,
-                             Ref gradient_of_o,
-                             const QueryKeyValue& gradients) {
+void emit_block_attention_backward(Step& step,
+                                   const AttentionTensors& saved,
+                                   Ref k,
+                                   Ref v,
+                                   Ref gradient_of_o,
+                                   const QueryKeyValue& gradients) {
   std::array<Operand, 16> operands{read(saved.q),
-                                   read(saved.k),
-                                   read(saved.v),
+                                   read(k),
+                                   read(v),
                                    read(saved.o),
                                    read(saved.log_sum_exp),
                                    read(gradient_of_o),
@@ -152,7 +192,7 @@ void emit_attention_backward(Step& step,
                                    write(gradients.k),
                                    write(gradients.v)};
   std::size_t count = 9;
-  const BackwardWorkspaces workspaces(step, saved);
+  const BackwardWorkspaces workspaces(step, saved, k);
   for (const Operand& workspace : workspaces.operands()) {
     operands[count++] = workspace;
   }
@@ -161,6 +201,17 @@ void emit_attention_backward(Step& step,
                                 std::span<const Operand>(operands.data(), count));
   op.causal = step.plan.causal;
   op.attention = implementation(step.plan.kernel);
+}
+
+void emit_attention_backward(Step& step,
+                             const AttentionTensors& saved,
+                             Ref gradient_of_o,
+                             const QueryKeyValue& gradients) {
+  if (step.b.mesh().group_size(kRing) > 1) {
+    context_lowering(step.plan.ring).backward(step, saved, gradient_of_o, gradients);
+    return;
+  }
+  emit_block_attention_backward(step, saved, saved.k, saved.v, gradient_of_o, gradients);
 }
 
 }  // namespace trireme::plan

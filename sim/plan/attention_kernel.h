@@ -6,11 +6,19 @@
 
 namespace trireme::plan {
 
+// Shapes of the model's own key/value heads, and of `groups` of them where they are repeated.
+
 /// Queries, keys and values packed by key/value group: [B, S, g, a/g + 2, d].
 [[nodiscard]] Shape packed_qkv_shape(const Step& step);
+[[nodiscard]] Shape packed_qkv_shape(const Step& step, const program::Dim& groups);
 
-[[nodiscard]] Shape query_shape(const Step& step);      // [B, S, g, a/g, d]
-[[nodiscard]] Shape key_value_shape(const Step& step);  // [B, S, g, d]
+/// [B, S, g, a/g, d]
+[[nodiscard]] Shape query_shape(const Step& step);
+[[nodiscard]] Shape query_shape(const Step& step, const program::Dim& groups);
+
+/// [B, S, g, d]
+[[nodiscard]] Shape key_value_shape(const Step& step);
+[[nodiscard]] Shape key_value_shape(const Step& step, const program::Dim& groups);
 
 /// Three views of one packed tensor.
 struct QueryKeyValue {

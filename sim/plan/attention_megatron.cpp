@@ -1,6 +1,7 @@
 // Megatron attention: heads are split over the tensor-parallel group, which holds the rows of the
 // QKV weight and the columns of the output weight; tokens are gathered before and scattered after.
 #include "sim/plan/attention.h"
+#include "sim/plan/attention_exchange.h"
 #include "sim/plan/attention_kernel.h"
 #include "sim/plan/megatron_regions.h"
 #include "sim/plan/megatron_shared_heads.h"
@@ -36,12 +37,14 @@ AttentionParameters declare(Step& step, Parameters& parameters) {
         block.unit.add(id);
         return id;
       };
-  block.qkv.weight = add("qkv weight", {qkv, step.hidden()}, rows, kData);
+  block.qkv.weight = add("qkv weight", {qkv, step.hidden()}, rows, kReplicas);
   if (model.qkv_bias) {
-    block.qkv.bias = add("qkv bias", {qkv}, rows, kData);
+    block.qkv.bias = add("qkv bias", {qkv}, rows, kReplicas);
   }
-  block.output.weight = add(
-      "attention output weight", {step.hidden(), heads}, Layout().with(kGroup, kColumns), kData);
+  block.output.weight = add("attention output weight",
+                            {step.hidden(), heads},
+                            Layout().with(kGroup, kColumns),
+                            kReplicas);
   if (model.output_bias) {  // added after the reduction, to this rank's tokens
     block.output.bias =
         add("attention output bias", {step.hidden()}, Layout(), token_axes(step.plan));
@@ -49,10 +52,16 @@ AttentionParameters declare(Step& step, Parameters& parameters) {
   return block;
 }
 
-/// What Megatron Core calls core attention, given q, k and v.
+/// What Megatron Core calls core attention: given saved.packed, or own q, k and v of shared heads.
 void emit_core(Step& step, AttentionTensors& saved) {
+  if (!shares_key_value_heads(step.plan)) {
+    const QueryKeyValue heads = qkv_to_heads(step, saved.packed);
+    saved.q = heads.q;
+    saved.k = heads.k;
+    saved.v = heads.v;
+  }
   emit_attention(step, saved);
-  saved.o_tokens = saved.o;
+  saved.o_tokens = to_tokens(step, saved.o, "attention output, exchanged");
 }
 
 AttentionTensors forward(
@@ -70,11 +79,17 @@ AttentionTensors forward(
                        {.product = "qkv projection", .gathered = "attention input, gathered"},
                        saved.normed,
                        packed);
-  const QueryKeyValue heads = shared ? take_own_heads(step, packed) : unpack(step, packed);
-  saved.q = heads.q;
-  saved.k = heads.k;
-  saved.v = heads.v;
-  emit_rotary(step, saved.q, saved.k);
+  if (shared) {
+    const QueryKeyValue heads = take_own_heads(step, packed);
+    saved.q = heads.q;
+    saved.k = heads.k;
+    saved.v = heads.v;
+    emit_rotary(step, saved.q, saved.k);
+  } else {
+    saved.packed = packed;
+    const QueryKeyValue tokens = unpack(step, packed);
+    emit_rotary(step, tokens.q, tokens.k);
+  }
   emit_core(step, saved);
   const Ref y = emit_summed_linear(step,
                                    parameters,
@@ -82,7 +97,7 @@ AttentionTensors forward(
                                    {.product = "attention output projection",
                                     .partial = "attention block output, partial",
                                     .sum = "attention block output"},
-                                   saved.o);
+                                   saved.o_tokens);
   emit_residual_add(step, parameters, block.output.bias, x, y, out);
   return saved;
 }
@@ -95,8 +110,11 @@ void backward(Step& step,
               Ref dx) {
   program::Builder& b = step.b;
   const Ref normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
-  const Ref d_o = step.value(
-      "attention output gradient", b.tensor(saved.q.tensor).shape, Step::feature_shards());
+  const bool shared = shares_key_value_heads(step.plan);
+  const Ref d_o_tokens = step.value(
+      "attention output gradient",
+      shared ? b.tensor(saved.q.tensor).shape : query_shape(step, step.exchanged_groups()),
+      Step::feature_shards());
   const Ref dy_whole =
       emit_gathered_input_gradient(step,
                                    parameters,
@@ -104,7 +122,7 @@ void backward(Step& step,
                                    {.product = "attention output projection, input gradient",
                                     .gathered = "attention output gradient, gathered"},
                                    dy,
-                                   d_o);
+                                   d_o_tokens);
   emit_weight_gradient(step,
                        parameters,
                        {block.output.weight, {}},
@@ -116,18 +134,18 @@ void backward(Step& step,
            "attention output bias gradient",
            {read(dy), parameters.gradient(*block.output.bias)});
   }
-  const bool shared = shares_key_value_heads(step.plan);
+  const Ref d_o = to_heads(step, d_o_tokens, "attention output gradient, exchanged");
+  const AttentionTensors core =
+      core_again(step, saved, [&](AttentionTensors& again) { emit_core(step, again); });
   Ref d_packed;
   QueryKeyValue gradients;
   if (shared) {
     gradients = declare_own_gradients(step, {saved.q, saved.k, saved.v});
+    emit_attention_backward(step, core, d_o, gradients);
   } else {
-    d_packed = step.value("qkv gradient", packed_qkv_shape(step), Step::feature_shards());
+    d_packed = qkv_gradient(step, core, d_o);
     gradients = unpack(step, d_packed);
   }
-  const AttentionTensors core =
-      core_again(step, saved, [&](AttentionTensors& again) { emit_core(step, again); });
-  emit_attention_backward(step, core, d_o, gradients);
   emit_rotary_backward(step, gradients.q, gradients.k);
   if (shared) {
     d_packed = gradient_of_rows(step, gradients);

@@ -1,6 +1,7 @@
 // Ulysses attention: whole weights on every rank, tokens split outside the attention kernel and
 // heads inside it; all-to-all exchanges change from one split to the other.
 #include "sim/plan/attention.h"
+#include "sim/plan/attention_exchange.h"
 #include "sim/plan/attention_kernel.h"
 #include "sim/plan/recompute.h"
 
@@ -41,50 +42,6 @@ AttentionParameters declare(Step& step, Parameters& parameters) {
   return block;
 }
 
-void emit_exchange(Step& step, std::string_view label, Ref from, Ref to) {
-  step.b.emit_collective(CollectiveKind::all_to_all, label, kGroup, from, to);
-}
-
-/// From every head of this rank's tokens to this rank's heads of every token. Heads for one peer
-/// are not contiguous, so they are packed first; received tokens are in order.
-Ref to_heads(Step& step, Ref tokens, std::string_view name) {
-  program::Builder& b = step.b;
-  if (b.mesh().group_size(kGroup) == 1) {
-    return tokens;
-  }
-  const program::Tensor from = b.tensor(tokens.tensor);
-  const Ref packed = step.buffer("send buffer of the exchange to heads", from.shape, from.layout);
-  b.emit(Function::copy, "pack heads by peer", {read(tokens), write(packed)});
-  const Ref heads = step.value(name, from.shape, Step::feature_shards());
-  emit_exchange(step, name, packed, heads);
-  return heads;
-}
-
-/// The way back: tokens for one peer are contiguous; received heads are unpacked.
-Ref to_tokens(Step& step, Ref heads, std::string_view name) {
-  program::Builder& b = step.b;
-  if (b.mesh().group_size(kGroup) == 1) {
-    return heads;
-  }
-  const program::Tensor from = b.tensor(heads.tensor);
-  const Ref received =
-      step.buffer("receive buffer of the exchange to tokens", from.shape, Step::sequence_shards());
-  emit_exchange(step, name, heads, received);
-  const Ref tokens = step.value(name, from.shape, Step::sequence_shards());
-  b.emit(Function::copy, "unpack heads by peer", {read(received), write(tokens)});
-  return tokens;
-}
-
-QueryKeyValue qkv_to_heads(Step& step, Ref packed) {
-  if (step.plan.exchange == config::ExchangeKind::packed) {
-    return unpack(step, to_heads(step, packed, "qkv, exchanged"));
-  }
-  const QueryKeyValue tokens = unpack(step, packed);
-  return {to_heads(step, tokens.q, "q, exchanged"),
-          to_heads(step, tokens.k, "k, exchanged"),
-          to_heads(step, tokens.v, "v, exchanged")};
-}
-
 /// What Megatron Core calls core attention, given saved.packed, at this rank's tokens.
 void emit_core(Step& step, AttentionTensors& saved) {
   const QueryKeyValue heads = qkv_to_heads(step, saved.packed);
@@ -112,35 +69,6 @@ AttentionTensors forward(
   return saved;
 }
 
-/// The gradients of queries, keys and values at this rank's tokens, packed.
-Ref qkv_gradient(Step& step, const AttentionTensors& saved, Ref d_o) {
-  const bool exchanged = step.b.mesh().group_size(kGroup) > 1;
-  const Layout by_heads = step.b.tensor(saved.q.tensor).layout;
-  if (!exchanged || step.plan.exchange == config::ExchangeKind::packed) {
-    const Ref packed = step.value("qkv gradient", packed_qkv_shape(step), by_heads);
-    emit_attention_backward(step, saved, d_o, unpack(step, packed));
-    return to_tokens(step, packed, "qkv gradient, exchanged");
-  }
-  const QueryKeyValue heads{step.value("q gradient", query_shape(step), by_heads),
-                            step.value("k gradient", key_value_shape(step), by_heads),
-                            step.value("v gradient", key_value_shape(step), by_heads)};
-  emit_attention_backward(step, saved, d_o, heads);
-  const Ref packed =
-      step.value("qkv gradient, exchanged", packed_qkv_shape(step), Step::sequence_shards());
-  const QueryKeyValue tokens = unpack(step, packed);
-  const auto exchange_into = [&](Ref from, Ref to, std::string_view label) {
-    const Ref received = step.buffer("receive buffer of the exchange to tokens",
-                                     step.b.tensor(from.tensor).shape,
-                                     Step::sequence_shards());
-    emit_exchange(step, label, from, received);
-    step.b.emit(Function::copy, "unpack heads by peer", {read(received), write(to)});
-  };
-  exchange_into(heads.q, tokens.q, "q gradient, exchanged");
-  exchange_into(heads.k, tokens.k, "k gradient, exchanged");
-  exchange_into(heads.v, tokens.v, "v gradient, exchanged");
-  return packed;
-}
-
 void backward(Step& step,
               Parameters& parameters,
               const AttentionParameters& block,
@@ -148,8 +76,9 @@ void backward(Step& step,
               Ref dy,
               Ref dx) {
   const Ref normed = normed_again(step, parameters, block.norm, saved.x, saved.normed);
-  const Ref d_o_tokens =
-      step.value("attention output gradient", query_shape(step), step.between_blocks());
+  const Ref d_o_tokens = step.value("attention output gradient",
+                                    query_shape(step, step.exchanged_groups()),
+                                    step.between_blocks());
   emit_input_gradient(step,
                       parameters,
                       block.output,

@@ -8,7 +8,7 @@ using program::update;
 using program::write;
 
 AxisMask token_axes(const Plan& plan) {
-  return plan.sequence_sharded ? static_cast<AxisMask>(kGroup | kData) : kData;
+  return plan.sequence_sharded ? static_cast<AxisMask>(kGroup | kReplicas) : kReplicas;
 }
 
 NormParameters declare_norm(Step& step,

@@ -7,7 +7,7 @@
 namespace trireme::plan {
 
 std::int64_t local_sequence(const Plan& plan) {
-  return plan.sequence_sharded ? exact_div(plan.sequence, plan.group_degree) : plan.sequence;
+  return exact_div(plan.sequence, plan.sequence_shards());
 }
 
 Chunks chunks_of(const Plan& plan, std::int64_t sequence) {
@@ -51,7 +51,7 @@ std::int64_t automatic_loss_chunks(const Plan& plan) {
 }
 
 program::Dim chunk_tokens(const Step& step, std::int64_t local_tokens) {
-  const std::int64_t shards = step.plan.sequence_sharded ? step.plan.group_degree : 1;
+  const std::int64_t shards = step.plan.sequence_shards();
   return {local_tokens * shards, "S'"};
 }
 

@@ -60,7 +60,7 @@ ParameterId declare_vocabulary_weight(Step& step,
                               program::kPerStep,
                               shape,
                               Layout().with(kGroup, Placement::shard(0)),
-                              kData,
+                              kReplicas,
                               vocabulary_multiple(step.plan));
   }
   return parameters.declare(
@@ -80,7 +80,7 @@ EmbeddingParameters declare_embedding(Step& step, Parameters& parameters) {
         program::kPerStep,
         {{rows, "S"}, step.hidden()},
         Layout(),
-        adds_positions_to_whole_sequences(step.plan) ? kData : token_axes(step.plan));
+        adds_positions_to_whole_sequences(step.plan) ? kReplicas : token_axes(step.plan));
     embedding.unit.add(*embedding.positions);
   }
   return embedding;

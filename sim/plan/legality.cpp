@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "sim/config/words.h"
+#include "sim/plan/attention_context.h"
+
 namespace trireme::plan {
 
 using config::Framework;
@@ -53,6 +56,11 @@ RuleAnswer kv_heads_divide(const Degrees& degrees) {
 }
 
 RuleAnswer kv_heads_divide_or_repeat(const Degrees& degrees) {
+  if (degrees.repeats_all_heads) {
+    RuleAnswer answer;
+    answer.kv_repeat = degrees.query_heads / degrees.kv_heads;
+    return answer;
+  }
   if (degrees.degree % degrees.kv_heads != 0) {
     return kv_heads_divide(degrees);
   }
@@ -378,7 +386,12 @@ std::span<const LegalityRule* const> exchange_rules(Framework framework) {
 }
 
 bool exchanges_heads(const Plan& plan) {
-  return plan.attention == AttentionLowering::ulysses && plan.group_degree > 1;
+  return plan.ulysses_degree() > 1;
+}
+
+/// Ranks beside the tensor-parallel ones that split a sequence: Megatron's context parallelism.
+std::int64_t context_degree(const Plan& plan) {
+  return plan.ulysses_degree() * plan.ring_degree;
 }
 
 bool splits_attention(const Plan& plan) {
@@ -397,6 +410,7 @@ Degrees degrees_of(const Plan& plan) {
   degrees.vocabulary = plan.model.vocabulary;
   degrees.tensor_shards_sequence = plan.sequence_sharded;
   degrees.sequence = plan.sequence;
+  degrees.repeats_all_heads = plan.kv_repeat == config::KvRepeat::all_heads;
   return degrees;
 }
 
@@ -407,17 +421,61 @@ void refuse_broken(const LegalityRule& rule, const Degrees& degrees, Feasibility
   }
 }
 
+/// Heads are exchanged inside a ring and beside tensor parallelism by Megatron alone, whatever
+/// the framework: only its rules say how.
 void check_exchange(const Plan& plan, Feasibility& feasibility) {
   Degrees degrees = degrees_of(plan);
-  degrees.degree = plan.group_degree;
+  degrees.degree = plan.ulysses_degree();
+  if (splits_attention(plan)) {
+    degrees.tensor = plan.group_degree;
+    refuse_broken(kContextQueryHeads, degrees, feasibility);
+    refuse_broken(kContextKvHeads, degrees, feasibility);
+    return;
+  }
   for (const LegalityRule* const rule : exchange_rules(plan.framework)) {
     refuse_broken(*rule, degrees, feasibility);
+  }
+}
+
+/// Equal parts for all ranks that hold parts of the sequence, and what the order asks of them.
+void check_context(const Plan& plan, Feasibility& feasibility) {
+  using config::RingImplementation;
+  using config::RingOrder;
+  const std::int64_t context = context_degree(plan);
+  Degrees degrees = degrees_of(plan);
+  degrees.degree = context;
+  const bool pytorch =
+      plan.framework == Framework::pytorch || plan.framework == Framework::torchtitan;
+  if (plan.framework == Framework::megatron) {
+    refuse_broken(kHalves, degrees, feasibility);
+  } else if (pytorch && plan.ring_degree > 1) {
+    degrees.tensor = splits_attention(plan) ? plan.group_degree : 1;
+    refuse_broken(kTensorHalves, degrees, feasibility);
+  } else {
+    refuse_broken(kSequence, degrees, feasibility);
+    degrees.degree = plan.ring_degree;
+    if (plan.ring_degree > 1 && plan.order == RingOrder::zigzag) {
+      refuse_broken(kHalves, degrees, feasibility);
+    }
+  }
+  if (plan.ring_degree > 1 && plan.causal) {
+    const bool zigzag_only = plan.ring == RingImplementation::transformer_engine;
+    const bool any = plan.ring == RingImplementation::ring_flash_attention;
+    if ((zigzag_only && plan.order != RingOrder::zigzag) ||
+        (!any && plan.order == RingOrder::striped)) {
+      feasibility.refusals.push_back(
+          {"ring-order",
+           fmt::format("{} does not hold causal tokens in {} order",
+                       context_lowering(plan.ring).name,
+                       config::word_for(config::kRingOrderWords, plan.order))});
+    }
   }
 }
 
 void check_tensor_parallel(const Plan& plan, Feasibility& feasibility) {
   Degrees degrees = degrees_of(plan);
   degrees.tensor = plan.group_degree;
+  degrees.degree = splits_attention(plan) ? context_degree(plan) : 1;
   if (!splits_attention(plan)) {  // the hybrid's MLP alone
     refuse_broken(kTensorMlpWidth, degrees, feasibility);
     return;
@@ -433,9 +491,9 @@ void not_modelled(Feasibility& feasibility, std::string_view what) {
 
 /// What the rules allow and no lowering does yet.
 void check_heads_modelled(const Plan& plan, Feasibility& feasibility) {
-  const std::int64_t degree = plan.group_degree;
+  const std::int64_t degree = splits_attention(plan) ? plan.group_degree : plan.ulysses_degree();
   const std::int64_t groups = plan.model.kv_heads;
-  if (exchanges_heads(plan)) {
+  if (exchanges_heads(plan) && !splits_attention(plan)) {
     if (plan.framework == Framework::deepspeed_legacy && plan.model.heads > degree &&
         plan.model.heads % degree != 0) {
       feasibility.refusals.push_back(
@@ -443,18 +501,6 @@ void check_heads_modelled(const Plan& plan, Feasibility& feasibility) {
            fmt::format("{} query heads over {} ranks are uneven, which is not modelled yet",
                        plan.model.heads,
                        degree)});
-    }
-    Degrees degrees = degrees_of(plan);
-    degrees.degree = degree;
-    for (const LegalityRule* const rule : exchange_rules(plan.framework)) {
-      if (rule->check(degrees).kv_repeat > 1) {
-        feasibility.refusals.push_back(
-            {"not-modelled",
-             fmt::format("{} key/value heads over {} ranks have to be repeated, which is not "
-                         "modelled yet",
-                         groups,
-                         degree)});
-      }
     }
   }
   const std::int64_t rows = (plan.model.heads + 2 * groups) * plan.model.head_dim;
@@ -541,6 +587,9 @@ void check_rules(const Plan& plan, Feasibility& feasibility) {
   if (exchanges_heads(plan)) {
     check_exchange(plan, feasibility);
   }
+  if (plan.ring_degree > 1 || (exchanges_heads(plan) && splits_attention(plan))) {
+    check_context(plan, feasibility);
+  }
   if (splits_features(plan) || splits_attention(plan)) {
     check_tensor_parallel(plan, feasibility);
   }
@@ -562,11 +611,8 @@ void check_rules(const Plan& plan, Feasibility& feasibility) {
 }
 
 void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
-  if (spec.ring > 1) {
-    not_modelled(feasibility, "ring attention");
-  }
-  if (spec.tensor_parallel > 1 && (spec.ulysses > 1 || spec.sequence_gather > 1)) {
-    not_modelled(feasibility, "tensor-parallel attention together with a split sequence");
+  if (spec.tensor_parallel > 1 && spec.sequence_gather > 1) {
+    not_modelled(feasibility, "tensor-parallel attention together with sequence_gather");
   }
   if (spec.recompute.modules.mlp_activation && spec.framework == Framework::megatron) {
     feasibility.refusals.push_back(

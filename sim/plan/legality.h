@@ -25,6 +25,7 @@ struct Degrees {
   std::int64_t degree = 1;                 // P: ranks of Ulysses or of context parallelism
   std::int64_t tensor = 1;                 // t: tensor-parallel ranks beside them
   bool tensor_shards_sequence = true;      // Megatron's sequence parallelism
+  bool repeats_all_heads = false;          // key/value heads become as many as query heads
   std::optional<std::int64_t> sequence{};  // S, tokens; absent: not decided
   std::optional<std::int64_t> gpus{};      // absent: not asked
 };

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "sim/plan/attention.h"
+#include "sim/plan/attention_context.h"
 #include "sim/plan/chunks.h"
 #include "sim/plan/embedding.h"
 #include "sim/plan/head.h"
@@ -25,6 +26,8 @@ program::Mesh mesh_of(const Plan& plan) {
       plan.attention == AttentionLowering::megatron && plan.mlp == MlpLowering::megatron;
   program::Mesh mesh;
   mesh.add_axis(tensor_only ? "tensor" : "sequence", plan.group_degree);
+  mesh.add_axis("exchange", plan.exchange_degree);
+  mesh.add_axis("ring", plan.ring_degree);
   mesh.add_axis("data", plan.data_degree);
   return mesh;
 }
@@ -80,7 +83,8 @@ class AccumulateSchedule {
     loss.type = ElementType::fp32;
     loss.shape = {{1, "1"}};
     const bool split = has_vocabulary_ && step_.plan.vocabulary_parallel();
-    loss.layout = Layout().with(split ? kData : token_axes(step_.plan), Placement::partial_sum());
+    loss.layout =
+        Layout().with(split ? kReplicas : token_axes(step_.plan), Placement::partial_sum());
     loss_ = b_.declare(loss);
   }
 
@@ -211,13 +215,32 @@ class AccumulateSchedule {
   TensorId loss_ = program::kNoTensor;
 };
 
+program::OrderKind order_kind(config::RingOrder order) {
+  switch (order) {
+    case config::RingOrder::zigzag:
+      return program::OrderKind::zigzag;
+    case config::RingOrder::striped:
+      return program::OrderKind::striped;
+    case config::RingOrder::contiguous:
+      break;
+  }
+  return program::OrderKind::contiguous;
+}
+
 }  // namespace
+
+program::TokenOrder token_order(const Plan& plan) {
+  return plan.ring_degree > 1
+             ? program::TokenOrder{order_kind(plan.order), kRing, plan.ring_degree, plan.sequence}
+             : program::TokenOrder{};
+}
 
 program::Program lower(const Plan& plan) {
   program::Builder builder(mesh_of(plan),
                            {plan.micro_batches,
                             plan.model.layers,
                             std::max(loss_chunks(plan).count, mlp_tiles(plan).count)});
+  builder.set_token_order(token_order(plan));
   Step step(builder, plan);
   Parameters parameters(step);
   AccumulateSchedule(step, parameters).emit();
@@ -247,6 +270,9 @@ std::span<const LoweringInfo> lowering_table() {
     std::vector<LoweringInfo> rows;
     for (const auto& row : attention_lowerings()) {
       rows.push_back({"attention", row.name, row.description, row.bibliography_key});
+    }
+    for (const auto& row : context_lowerings()) {
+      rows.push_back({"ring", row.name, row.description, row.bibliography_key});
     }
     for (const auto& row : mlp_lowerings()) {
       rows.push_back({"mlp", row.name, row.description, row.bibliography_key});

@@ -9,6 +9,9 @@
 
 namespace trireme::plan {
 
+/// In which order the ranks of the plan's ring hold tokens.
+[[nodiscard]] program::TokenOrder token_order(const Plan& plan);
+
 /// The step program of a plan that `resolve` found legal. Throws program::BuildError where a
 /// lowering emits what does not fit together: a bug, never the user's doing.
 [[nodiscard]] program::Program lower(const Plan& plan);

@@ -26,7 +26,7 @@ MlpParameters declare_mlp(Step& step, Parameters& parameters, bool split) {
   const auto placed = [&](int dim) {
     return split ? Layout().with(kGroup, Placement::shard(dim)) : Layout();
   };
-  const AxisMask partial_over = split ? kData : token_axes(step.plan);
+  const AxisMask partial_over = split ? kReplicas : token_axes(step.plan);
   MlpParameters block;
   block.norm = declare_norm(
       step, parameters, program::kPerLayer, "mlp norm weight", "mlp norm bias", block.unit);

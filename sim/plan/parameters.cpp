@@ -121,7 +121,7 @@ ParameterId Parameters::declare(std::string_view name,
   // ranks that split tokens between whole parameters shard them.
   const bool group_shards = plan.attention != AttentionLowering::megatron;
   parameter.shard_axes =
-      static_cast<AxisMask>(partial_over & (group_shards ? kGroup | kData : kData));
+      static_cast<AxisMask>(partial_over & (group_shards ? kGroup | kReplicas : kReplicas));
   const bool in_scope =
       plan.zero_scope == config::ZeroScope::all || component == Component::attention;
   const bool alone = b.mesh().group_size(parameter.shard_axes) == 1;

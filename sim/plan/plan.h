@@ -1,6 +1,7 @@
 // A plan with every degree and option known: a composition of lowerings for one model and workload.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -45,6 +46,10 @@ struct Plan {
 
   /// Ranks of the one group that attention and MLP split over, each in its own way.
   std::int64_t group_degree = 1;
+  /// Ranks of Ulysses beside a tensor-parallel group. Without one it is the group.
+  std::int64_t exchange_degree = 1;
+  /// Ranks outside both that pass keys and values on, or gather them.
+  std::int64_t ring_degree = 1;
   std::int64_t data_degree = 1;
   AttentionLowering attention = AttentionLowering::ulysses;
   MlpLowering mlp = MlpLowering::replicated;
@@ -53,6 +58,9 @@ struct Plan {
   /// Parts of a rank's tokens that a tiled MLP works on one after the other.
   std::int64_t mlp_tiles = 1;
   config::ExchangeKind exchange = config::ExchangeKind::packed;
+  config::KvRepeat kv_repeat = config::KvRepeat::minimal;
+  config::RingImplementation ring = config::RingImplementation::ring_flash_attention;
+  config::RingOrder order = config::RingOrder::contiguous;
 
   std::int64_t zero_stage = 0;
   config::ZeroScope zero_scope = config::ZeroScope::all;
@@ -85,7 +93,53 @@ struct Plan {
   bool clip_gradients = true;
   config::Framework framework = config::Framework::generic;
 
-  [[nodiscard]] std::int64_t ranks() const { return group_degree * data_degree; }
+  [[nodiscard]] std::int64_t ranks() const { return ranks_of_replica() * data_degree; }
+
+  /// Ranks that work on the same sequences.
+  [[nodiscard]] std::int64_t ranks_of_replica() const {
+    return group_degree * exchange_degree * ring_degree;
+  }
+
+  /// Parts into which the sequence is cut between blocks.
+  [[nodiscard]] std::int64_t sequence_shards() const {
+    return (sequence_sharded ? group_degree : 1) * exchange_degree * ring_degree;
+  }
+
+  /// What the sequence has to be a multiple of: zigzag order cuts a ring rank's part in two.
+  [[nodiscard]] std::int64_t sequence_multiple() const {
+    const bool halves = ring_degree > 1 && order == config::RingOrder::zigzag;
+    return (halves ? 2 : 1) * sequence_shards();
+  }
+
+  /// Ranks that exchange heads for tokens.
+  [[nodiscard]] std::int64_t ulysses_degree() const {
+    return attention == AttentionLowering::ulysses    ? group_degree
+           : attention == AttentionLowering::megatron ? exchange_degree
+                                                      : 1;
+  }
+
+  /// Key/value heads of the whole model as they are exchanged: repeated just so often that every
+  /// rank has one, or to as many as query heads.
+  ///
+  /// EQ exchanged-kv-heads: g' = max(g, t U); a where all heads are repeated and U > 1
+  ///   g   kv_heads                                                    [1]
+  ///   a   heads                                                       [1]
+  ///   t   tensor-parallel ranks that split heads before the exchange  [ranks]
+  ///   U   ranks of the exchange                                       [ranks]
+  ///   g'  result                                                      [1]
+  /// Source: deepspeed, runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF; verl,
+  ///   models/transformers/monkey_patch.py, repeat_kv
+  /// Valid:  g is a multiple of t U, or t U of g
+  /// Tests:  tests/property/plan_test.cpp
+  [[nodiscard]] std::int64_t exchanged_kv_heads() const {
+    if (ulysses_degree() == 1) {
+      return model.kv_heads;
+    }
+    const std::int64_t tensor = attention == AttentionLowering::megatron ? group_degree : 1;
+    return kv_repeat == config::KvRepeat::all_heads
+               ? model.heads
+               : std::max(model.kv_heads, tensor * ulysses_degree());
+  }
 
   /// Whether the embedding and the head are split along the vocabulary: they follow the MLP.
   [[nodiscard]] bool vocabulary_parallel() const { return mlp == MlpLowering::megatron; }

@@ -112,13 +112,78 @@ void check_tensor_overlap(const config::StudySpec& study,
   }
 }
 
+/// Ranks of the exchange of heads and of the ring, which a plan states as such or in Megatron's
+/// words for context parallelism.
+struct ContextDegrees {
+  std::int64_t exchange = 1;
+  std::int64_t ring = 1;
+};
+
+ContextDegrees context_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
+  using config::ContextCommunication;
+  const std::int64_t all = spec.context_parallel;
+  if (all <= 1) {  // not stated
+    return {spec.ulysses, spec.ring};
+  }
+  if (spec.ulysses > 1 || spec.ring > 1 || spec.sequence_gather > 1) {
+    refuse(feasibility,
+           "one-sequence-split",
+           "context_parallel stands for ulysses and ring: state one or the others, without "
+           "sequence_gather");
+  }
+  switch (spec.context_communication) {
+    case ContextCommunication::a2a:
+      return {all, 1};
+    case ContextCommunication::a2a_p2p:
+      if (all % spec.context_exchange != 0) {
+        refuse(feasibility,
+               "context-two-levels",
+               fmt::format("exchange_degree ({}) does not divide the degree {} of context_parallel",
+                           spec.context_exchange.value,
+                           all));
+        return {1, all};
+      }
+      return {spec.context_exchange, all / spec.context_exchange};
+    case ContextCommunication::p2p:
+    case ContextCommunication::all_gather:
+      break;
+  }
+  return {1, all};
+}
+
+/// Source: transformer-engine, context_parallel.py; pytorch, _context_parallel/_attention.py, whose
+/// rotation of keys and values by all-to-all has the bytes and steps of ring-flash-attention
+config::RingImplementation ring_implementation(const config::PlanSpec& spec) {
+  using config::RingImplementation;
+  const bool pytorch =
+      spec.framework == Framework::pytorch || spec.framework == Framework::torchtitan;
+  if (spec.context_parallel > 1) {
+    const bool gathers = spec.context_communication == config::ContextCommunication::all_gather;
+    return pytorch
+               ? (gathers ? RingImplementation::pytorch : RingImplementation::ring_flash_attention)
+               : (gathers ? RingImplementation::all_gather
+                          : RingImplementation::transformer_engine);
+  }
+  return spec.ring_implementation.value_or(pytorch ? RingImplementation::pytorch
+                                           : spec.framework == Framework::megatron
+                                               ? RingImplementation::transformer_engine
+                                               : RingImplementation::ring_flash_attention);
+}
+
 void check_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
   if (spec.ulysses > 1 && spec.sequence_gather > 1) {
     refuse(feasibility,
            "one-sequence-split",
            "ulysses and sequence_gather both split the sequence: state one of them");
   }
-  const std::int64_t sequence_degree = std::max<std::int64_t>(spec.ulysses, spec.sequence_gather);
+  if (spec.ring > 1 && spec.sequence_gather > 1) {
+    refuse(feasibility,
+           "one-sequence-split",
+           "ring and sequence_gather both split the sequence: state one of them");
+  }
+  Feasibility said_elsewhere;
+  const std::int64_t sequence_degree =
+      std::max<std::int64_t>(context_degrees(spec, said_elsewhere).exchange, spec.sequence_gather);
   if (spec.mlp_tensor_parallel > 1 && spec.tensor_parallel <= 1 &&
       spec.mlp_tensor_parallel != sequence_degree) {
     refuse(feasibility,
@@ -151,20 +216,26 @@ void fill_batches(const config::StudySpec& study,
     }
   } else {
     Degrees degrees;
-    degrees.degree = plan.group_degree;
+    degrees.degree = plan.ranks_of_replica();
     degrees.gpus = gpus;
     std::string broken = gpus_divide(degrees).broken;
     if (broken.empty()) {
-      plan.data_degree = gpus / plan.group_degree;
+      plan.data_degree = gpus / plan.ranks_of_replica();
     } else {
       refuse(feasibility, "degrees-multiply", std::move(broken));
     }
   }
   const std::int64_t node = study.cluster.gpus_per_node;
-  if (node % plan.group_degree != 0 && plan.group_degree % node != 0) {
-    refuse(feasibility,
-           "groups-fill-nodes",
-           fmt::format("groups of {} ranks do not tile nodes of {} GPUs", plan.group_degree, node));
+  // The innermost group, and what stands outside it.
+  const std::int64_t exchange = plan.group_degree * plan.exchange_degree;
+  std::int64_t before = 1;
+  for (const std::int64_t ranks : {plan.group_degree, exchange, plan.ranks_of_replica()}) {
+    if (ranks != before && node % ranks != 0 && ranks % node != 0) {
+      refuse(feasibility,
+             "groups-fill-nodes",
+             fmt::format("groups of {} ranks do not tile nodes of {} GPUs", ranks, node));
+    }
+    before = ranks;
   }
   const std::int64_t per_micro_batch = plan.micro_batch * plan.data_degree;
   const std::int64_t global =
@@ -225,9 +296,17 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   check_modelled(spec, feasibility);
   check_modelled(study.model, plan.sequence, feasibility);
   check_degrees(spec, feasibility);
-  const std::int64_t sequence_degree = std::max<std::int64_t>(spec.ulysses, spec.sequence_gather);
-  plan.group_degree = std::max<std::int64_t>(sequence_degree, spec.tensor_parallel);
+  const ContextDegrees context = context_degrees(spec, feasibility);
   const bool tensor = spec.tensor_parallel > 1;
+  plan.group_degree = tensor ? spec.tensor_parallel.value
+                             : std::max<std::int64_t>(context.exchange, spec.sequence_gather);
+  plan.exchange_degree = tensor ? context.exchange : 1;
+  plan.ring_degree = context.ring;
+  if (plan.ring_degree > 1) {
+    plan.ring = ring_implementation(spec);
+    plan.order = spec.ring_order.value_or(plan.causal ? config::RingOrder::zigzag
+                                                      : config::RingOrder::contiguous);
+  }
   plan.attention = tensor                     ? AttentionLowering::megatron
                    : spec.sequence_gather > 1 ? AttentionLowering::sequence_gather
                                               : AttentionLowering::ulysses;
@@ -235,6 +314,7 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
       tensor || spec.mlp_tensor_parallel > 1 ? MlpLowering::megatron : MlpLowering::replicated;
   plan.sequence_sharded = !tensor || spec.tensor_parallel_sequence;
   plan.exchange = spec.exchange;
+  plan.kv_repeat = spec.kv_repeat;
 
   plan.zero_stage = spec.zero.stage;
   plan.zero_scope = spec.zero.only;

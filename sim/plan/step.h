@@ -16,11 +16,27 @@ using program::Shape;
 using program::TensorId;
 
 /// The plan's mesh: the group that splits sequence, heads and features is innermost, so that it
-/// sits on neighbouring ranks; data parallelism is outside.
+/// sits on neighbouring ranks; then the ranks that split tokens beside it (the exchange of heads
+/// next to tensor parallelism, the ring outside the exchange); data parallelism is outside.
 inline constexpr int kGroupAxis = 0;
-inline constexpr int kDataAxis = 1;
+inline constexpr int kExchangeAxis = 1;
+inline constexpr int kRingAxis = 2;
+inline constexpr int kDataAxis = 3;
 inline constexpr AxisMask kGroup = program::axis_bit(kGroupAxis);
+inline constexpr AxisMask kExchange = program::axis_bit(kExchangeAxis);
+inline constexpr AxisMask kRing = program::axis_bit(kRingAxis);
 inline constexpr AxisMask kData = program::axis_bit(kDataAxis);
+
+/// Ranks that hold other tokens than those of the group: everywhere but inside attention.
+inline constexpr AxisMask kContext = static_cast<AxisMask>(kExchange | kRing);
+
+/// Ranks that hold the same part of a weight that the group splits, and other tokens.
+inline constexpr AxisMask kReplicas = static_cast<AxisMask>(kContext | kData);
+
+/// The ranks between which Ulysses exchanges heads for tokens.
+[[nodiscard]] constexpr AxisMask exchange_group(const Plan& plan) {
+  return plan.attention == AttentionLowering::megatron ? kExchange : kGroup;
+}
 
 [[nodiscard]] program::Mesh mesh_of(const Plan& plan);
 
@@ -47,13 +63,22 @@ class Step {
     return {plan.model.heads / plan.model.kv_heads, "a/g"};
   }
 
+  /// Key/value heads as they are exchanged (see Plan::exchanged_kv_heads), and query heads of each.
+  [[nodiscard]] program::Dim exchanged_groups() const {
+    const std::int64_t groups = plan.exchanged_kv_heads();
+    return {groups, groups == plan.model.kv_heads ? "g" : "g'"};
+  }
+
   [[nodiscard]] program::Dim head_dim() const { return {plan.model.head_dim, "d"}; }
 
   [[nodiscard]] Shape hidden_shape() const { return {batch(), sequence(), hidden()}; }
 
-  /// Batch over the data axis, whole sequences on every rank of the group.
+  /// Batch over the data axis, sequences over the ranks beside the group, in which every rank has
+  /// the same tokens.
   [[nodiscard]] static Layout whole_sequences() {
-    return Layout().with(kData, Placement::shard(program::kBatchDim));
+    return Layout()
+        .with(kData, Placement::shard(program::kBatchDim))
+        .with(kContext, Placement::shard(program::kSequenceDim));
   }
 
   /// As whole_sequences, the sequence sharded over the group.

@@ -165,6 +165,29 @@ TensorId Builder::declare_block(TensorId base, AxisMask group, std::int64_t rota
   return add(block);
 }
 
+TensorId Builder::declare_next_block(TensorId base, std::int64_t rotation) {
+  Tensor next = tensor(base);
+  ensure(!next.block.whole(), "declare_next_block: the memory of no block");
+  const std::int64_t ranks = mesh().group_size(next.block.group);
+  next.base = base;
+  next.storage = Storage::in_place;
+  next.block.rotation = static_cast<std::int16_t>((rotation % ranks + ranks) % ranks);
+  return add(next);
+}
+
+TensorId Builder::declare_own_tokens(TensorId base) {
+  Tensor own = tensor(base);
+  ensure(!own.block.whole() && own.block.rotation == 0, "declare_own_tokens: not the own block");
+  const std::int64_t ranks = mesh().group_size(own.block.group);
+  own.base = base;
+  own.storage = Storage::view;
+  own.slice = {};
+  own.shape = own.shape.with(kSequenceDim, {own.shape[kSequenceDim].size * ranks, "S"});
+  own.layout = own.layout.with(own.block.group, Placement::shard(kSequenceDim));
+  own.block = {};
+  return add(own);
+}
+
 TensorId Builder::declare_in_place(TensorId base, std::string_view part, const Layout& layout) {
   Tensor successor = tensor(base);
   successor.part = part;
@@ -306,6 +329,17 @@ Op& Builder::emit_hop(std::string_view label,
                       Ref to,
                       std::int64_t shift,
                       Completion completion) {
+  const std::array in{read(from)};
+  const std::array out{write(to)};
+  return emit_hop(label, group, in, out, shift, completion);
+}
+
+Op& Builder::emit_hop(std::string_view label,
+                      AxisMask group,
+                      std::span<const Operand> from,
+                      std::span<const Operand> to,
+                      std::int64_t shift,
+                      Completion completion) {
   const std::int64_t ranks = mesh().group_size(group);
   if (shift % ranks == 0 || shift <= -ranks || shift >= ranks) {
     throw BuildError(
@@ -314,9 +348,7 @@ Op& Builder::emit_hop(std::string_view label,
                     shift,
                     ranks));
   }
-  const std::array in{read(from)};
-  const std::array out{write(to)};
-  Op& op = append_collective(CollectiveKind::send_recv, label, group, in, out, shift);
+  Op& op = append_collective(CollectiveKind::send_recv, label, group, from, to, shift);
   op.blocking = completion == Completion::blocking;
   return op;
 }
@@ -403,13 +435,18 @@ Ref Builder::all_to_all(Ref from, AxisMask group, int split_dim, std::string_vie
 }
 
 void Builder::keep(std::initializer_list<Ref> held, std::string_view source) {
+  keep(std::span(held.begin(), held.size()), source);
+}
+
+void Builder::keep(std::span<const Ref> held, std::string_view source) {
   std::array<Operand, 16> operands{};
-  ensure(held.size() <= operands.size(), "keep: too many tensors at once");
-  std::size_t count = 0;
-  for (const Ref& ref : held) {
-    operands[count++] = {ref, Access::hold};
+  for (std::size_t first = 0; first < held.size(); first += operands.size()) {
+    const std::size_t count = std::min(operands.size(), held.size() - first);
+    for (std::size_t i = 0; i < count; ++i) {
+      operands[i] = {held[first + i], Access::hold};
+    }
+    emit(Function::keep, "keep", std::span<const Operand>(operands.data(), count)).source = source;
   }
-  emit(Function::keep, "keep", std::span<const Operand>(operands.data(), count)).source = source;
 }
 
 Program Builder::close() && {

@@ -47,6 +47,9 @@ class Builder {
 
   [[nodiscard]] const Tensor& tensor(TensorId id) const { return program_.tensors_[id]; }
 
+  /// States in which order the ranks of a ring hold the tokens.
+  void set_token_order(const TokenOrder& order) { program_.token_order_ = order; }
+
   /// Declares a tensor; its memory is allocated where it is first written.
   TensorId declare(const TensorSpec& spec);
 
@@ -67,6 +70,13 @@ class Builder {
 
   /// Declares what `base` becomes when an operation overwrites it under another layout or meaning.
   TensorId declare_in_place(TensorId base, std::string_view part, const Layout& layout);
+
+  /// Declares the block at `rotation` that a hop receives into the memory of `base`, a block that
+  /// nobody needs any more: two buffers take turns.
+  TensorId declare_next_block(TensorId base, std::int64_t rotation);
+
+  /// Declares the own block `base` (rotation 0) as what it is, the rank's own tokens.
+  TensorId declare_own_tokens(TensorId base);
 
   /// What later operations are booked under.
   void set_phase(Phase phase) { phase_ = phase; }
@@ -239,8 +249,17 @@ class Builder {
                std::int64_t shift = 1,
                Completion completion = Completion::blocking);
 
+  /// The same for several blocks in one message: `from[i]` arrives in `to[i]`.
+  Op& emit_hop(std::string_view label,
+               AxisMask group,
+               std::span<const Operand> from,
+               std::span<const Operand> to,
+               std::int64_t shift,
+               Completion completion);
+
   /// Keeps `held` alive up to here, as a framework does; `source` says which and where.
   void keep(std::initializer_list<Ref> held, std::string_view source);
+  void keep(std::span<const Ref> held, std::string_view source);
 
   /// Derives lifetimes and hands the program over. Throws BuildError where it contradicts itself.
   [[nodiscard]] Program close() &&;

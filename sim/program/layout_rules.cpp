@@ -1,5 +1,6 @@
 #include "sim/program/layout_rules.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -636,6 +637,13 @@ void check_blocks(const Mesh& mesh,
         expect(i, {tensor(0).block.group, 0});
       }
       return expect(last, {});
+    case Function::attention_forward:
+    case Function::attention_backward:  // own queries meet the keys of any block
+      for (std::size_t i = 0; i < std::min<std::size_t>(operands.size(), 9); ++i) {
+        const bool of_keys = i == 1 || i == 2 || i > 6;
+        expect(i, of_keys ? tensor(1).block : Block{});
+      }
+      return;
     case Function::collective:
       for (std::size_t i = 0; i < operands.size() / 2; ++i) {
         Block wanted = tensor(i).block;

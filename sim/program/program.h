@@ -14,6 +14,7 @@
 #include "sim/program/mesh.h"
 #include "sim/program/op.h"
 #include "sim/program/tensor.h"
+#include "sim/program/token_order.h"
 #include "sim/units/units.h"
 
 namespace trireme::program {
@@ -49,6 +50,9 @@ struct RepeatDeath {
 class Program {
  public:
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+
+  /// In which order ranks hold tokens.
+  [[nodiscard]] const TokenOrder& token_order() const { return token_order_; }
 
   [[nodiscard]] std::span<const Tensor> tensors() const { return tensors_; }
 
@@ -116,6 +120,7 @@ class Program {
   friend class ProgramEditor;  // of the tests: programs with deliberate faults
 
   Mesh mesh_;
+  TokenOrder token_order_;
   std::array<std::int64_t, kIndexCount> extents_{};
   std::vector<Tensor> tensors_;
   std::vector<Op> ops_;

@@ -19,10 +19,13 @@ std::int64_t divided(std::int64_t whole, std::int64_t shards, std::int64_t pad_m
   return pad_to(whole, pad_multiple * shards) / shards;
 }
 
-/// Key/value groups followed by the query heads of a group: printed as one dimension of heads.
+/// Key/value groups, repeated or not, followed by the query heads of a group: printed as one
+/// dimension of heads.
 bool heads_start_at(const Shape& shape, int dim) {
   using namespace std::string_view_literals;
-  return dim + 1 < shape.rank() && shape[dim].symbol == "g"sv && shape[dim + 1].symbol == "a/g"sv;
+  return dim + 1 < shape.rank() &&
+         ((shape[dim].symbol == "g"sv && shape[dim + 1].symbol == "a/g"sv) ||
+          (shape[dim].symbol == "g'"sv && shape[dim + 1].symbol == "a/g'"sv));
 }
 
 }  // namespace

@@ -161,26 +161,50 @@ ledger::OwnerGrid owner_grid(const Program& program, const Tensor& tensor) {
   const bool has_heads = tensor.shape.rank() > program::kFeatureDim + 1;
   grid.columns = has_heads ? "head" : "feature";
   grid.partial = tensor.layout.partial_axes() != 0;
-  const std::int64_t tokens = tensor.shape[program::kSequenceDim].size;
+  const program::TokenOrder& order = program.token_order();
+  const program::Block& block = tensor.block;
+  const bool of_ring = !block.whole() && block.group == order.group;
+  const std::int64_t in_block = tensor.shape[program::kSequenceDim].size;
+  const std::int64_t tokens = of_ring ? order.ranks * in_block : in_block;
   const std::int64_t columns = tensor.shape[program::kFeatureDim].size;
+  grid.owners.resize(static_cast<std::size_t>(tokens));
   for (std::int64_t token = 0; token < tokens; ++token) {
-    std::vector<std::vector<std::int64_t>>& row = grid.owners.emplace_back();
+    const bool has_position = block.whole() || of_ring;
+    const std::int64_t position = has_position ? order.position(token) : token;
+    std::vector<std::vector<std::int64_t>>& row = grid.owners[static_cast<std::size_t>(position)];
     for (std::int64_t column = 0; column < columns; ++column) {
-      const std::array<std::int64_t, 3> indices = {0, token, column};
-      row.push_back(program::owners_of(program.mesh(), tensor, indices));
+      const std::array<std::int64_t, 3> indices = {0, token % in_block, column};
+      std::vector<std::int64_t> owners = program::owners_of(program.mesh(), tensor, indices);
+      if (of_ring) {  // position p holds block p - rotation
+        std::erase_if(owners, [&](std::int64_t rank) {
+          const std::int64_t ahead = program.mesh().position(rank, block.group) - block.rotation;
+          return (ahead + order.ranks) % order.ranks != token / in_block;
+        });
+      }
+      row.push_back(std::move(owners));
     }
   }
   return grid;
 }
 
-[[noreturn]] void refuse_owner_shape(const OwnerShape& shape, std::int64_t degree) {
-  throw Error(ErrorKind::command_line,
-              SourceLocation{.file = "--owners"},
-              fmt::format("{} tokens x {} heads do not divide by the plan's group of {} ranks",
-                          shape.tokens,
-                          shape.heads,
-                          degree),
-              fmt::format("try --owners {}x{}", degree, degree));
+[[noreturn]] void refuse_owner_shape(const OwnerShape& shape,
+                                     std::int64_t token_parts,
+                                     std::int64_t head_parts) {
+  throw Error(
+      ErrorKind::command_line,
+      SourceLocation{.file = "--owners"},
+      token_parts == head_parts
+          ? fmt::format("{} tokens x {} heads do not divide by the plan's group of {} ranks",
+                        shape.tokens,
+                        shape.heads,
+                        head_parts)
+          : fmt::format("{} tokens x {} heads do not divide into the plan's {} parts of "
+                        "tokens and {} of heads",
+                        shape.tokens,
+                        shape.heads,
+                        token_parts,
+                        head_parts),
+      fmt::format("try --owners {}x{}", token_parts, head_parts));
 }
 
 /// The plan on a model of one small layer, on its group alone: the same lowerings, layouts that
@@ -188,11 +212,12 @@ ledger::OwnerGrid owner_grid(const Program& program, const Tensor& tensor) {
 plan::Plan small_plan(const plan::Plan& plan, const std::optional<OwnerShape>& wanted) {
   constexpr std::int64_t kLeastTokens = 8;
   constexpr std::int64_t kLeastHeads = 4;
-  const std::int64_t degree = plan.group_degree;
-  const OwnerShape shape =
-      wanted.value_or(OwnerShape{pad_to(kLeastTokens, degree), pad_to(kLeastHeads, degree)});
-  if (shape.tokens % degree != 0 || shape.heads % degree != 0) {
-    refuse_owner_shape(shape, degree);
+  const std::int64_t token_parts = plan.sequence_multiple();
+  const std::int64_t head_parts = plan.group_degree * plan.exchange_degree;
+  const OwnerShape shape = wanted.value_or(
+      OwnerShape{pad_to(kLeastTokens, token_parts), pad_to(kLeastHeads, head_parts)});
+  if (shape.tokens % token_parts != 0 || shape.heads % head_parts != 0) {
+    refuse_owner_shape(shape, token_parts, head_parts);
   }
   plan::Plan small = plan;
   small.model.layers = 1;

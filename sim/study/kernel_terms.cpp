@@ -94,14 +94,26 @@ void explain_gemm_seconds(const Program& program,
   add(term, "x", engine::accumulates_in_fp32(program, op) ? costs->fp32_accumulation : 1.0);
 }
 
+/// What the last rank of a ring computes, which is never faster than another.
+engine::AttentionKernels kernels_of_last(const Program& program, const Op& op) {
+  const program::AxisMask ring = engine::ring_of_attention(program, op);
+  return engine::attention_kernels(
+      program, op, Extents::local, program.mesh().group_size(ring) - 1);
+}
+
 void explain_attention_seconds(const Program& program,
                                const Op& op,
                                const cost::AttentionCosts& costs,
                                Term& term) {
   set_equation(
       term, "attention-time", "t0 + k w (max(B, SMs b) + tiles tau / 128) / (E phi)", kFits);
-  const cost::AttentionShape shape = engine::attention_shape(program, op, Extents::local);
+  const engine::AttentionKernels kernels = kernels_of_last(program, op);
+  const cost::AttentionShape& shape = kernels.shape[0];
   add_attention_shape(term, shape);
+  if (kernels.count > 1) {
+    term.formula = "sum over kernels " + std::string(term.formula);
+    add(term, "kernels", static_cast<std::int64_t>(kernels.count));
+  }
   const auto& kernel = engine::attention_kernel_costs(costs, op.attention);
   const cost::AttentionHeadDimCosts* row =
       kernel ? cost::find_head_dim(*kernel, shape.head_dim) : nullptr;
@@ -273,6 +285,21 @@ void explain_flops(const Program& program, const Op& op, Term& term) {
   }
   const cost::AttentionShape shape = engine::attention_shape(program, op, Extents::local);
   const bool forward = op.function == Function::attention_forward;
+  if (engine::ring_of_attention(program, op) != 0) {
+    const double times = forward ? 1.0 : cost::kAttentionBackwardWork;
+    const double of_pair = 4 * times * static_cast<double>(shape.sequences * shape.query_heads) *
+                           static_cast<double>(shape.head_dim);
+    set_equation(term,
+                 "ring-attention-work",
+                 "k 4 B a d A, A pairs of a query and a key, mean over ranks",
+                 "ring-flash-attention");
+    add(term, "B", shape.sequences);
+    add(term, "a", shape.query_heads);
+    add(term, "d", shape.head_dim);
+    add(term, "A", engine::executed_flops(program, op).value() / of_pair);
+    add(term, "k", times);
+    return;
+  }
   set_equation(term,
                "attention-flops",
                shape.causal ? "k 4 B a d Sq (q0 + Sq / 2)" : "k 4 B a d Sq Skv",

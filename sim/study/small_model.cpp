@@ -57,10 +57,10 @@ constexpr Sizes kLarger{.layers = 4,
 constexpr std::int64_t kMostRanks = 64;
 
 std::int64_t shrunk_data_degree(const Plan& plan, std::int64_t gpus_per_node) {
-  const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / plan.group_degree);
+  const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / plan.ranks_of_replica());
   std::int64_t degree = std::min(plan.data_degree, most);
   const auto fits = [&](std::int64_t data) {
-    const std::int64_t ranks = plan.group_degree * data;
+    const std::int64_t ranks = plan.ranks_of_replica() * data;
     return plan.data_degree % data == 0 &&
            (ranks % gpus_per_node == 0 || gpus_per_node % ranks == 0);
   };
@@ -72,7 +72,7 @@ std::int64_t shrunk_data_degree(const Plan& plan, std::int64_t gpus_per_node) {
 
 ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
   const bool splits_heads = plan.attention != AttentionLowering::sequence_gather;
-  const std::int64_t groups = splits_heads ? plan.group_degree : 1;
+  const std::int64_t groups = splits_heads ? plan.group_degree * plan.exchange_degree : 1;
   ModelShape model = plan.model;
   model.layers = std::min(model.layers, sizes.layers);
   model.hidden = sizes.hidden;
@@ -90,7 +90,10 @@ ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
     model.head_dim *= plan.group_degree / std::gcd(rows, plan.group_degree);
   } else {
     const bool two_per_rank = groups <= 2 && model.kv_heads % (2 * groups) == 0;
-    model.kv_heads = two_per_rank ? 2 * groups : groups;
+    const bool repeated = plan.exchanged_kv_heads() != plan.model.kv_heads;
+    if (!repeated) {  // else few already, and the number of copies is kept
+      model.kv_heads = two_per_rank ? 2 * groups : groups;
+    }
     model.heads = ratio * model.kv_heads;
   }
   model.mlp_width = sizes.mlp_per_rank * plan.group_degree;
@@ -120,9 +123,13 @@ Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
   small.mlp_tiles = std::min<std::int64_t>(plan.mlp_tiles, 2);
   small.micro_batch = std::min(plan.micro_batch, sizes.micro_batch);
   small.micro_batches = std::min(plan.micro_batches, sizes.micro_batches);
-  const bool halves = plan.framework == config::Framework::megatron &&
-                      plan.attention == AttentionLowering::ulysses && plan.group_degree > 1;
-  small.sequence = (sizes.tokens_per_rank + (halves ? 1 : 0)) * plan.group_degree;
+  // Megatron wants two halves of every context-parallel rank, PyTorch of their tensor ranks too;
+  // ranks of a group that does not shard tokens are counted as if it did.
+  const std::int64_t context = plan.ranks_of_replica() / plan.group_degree;
+  const bool halves = context > 1 || (plan.framework == config::Framework::megatron &&
+                                      plan.attention == AttentionLowering::ulysses);
+  const std::int64_t tokens = sizes.tokens_per_rank + (halves ? sizes.tokens_per_rank % 2 : 0);
+  small.sequence = tokens * plan.ranks_of_replica();
   if (small.model.learned_positions > 0) {
     small.model.learned_positions = small.sequence + 2;  // rows that no token reads
   }

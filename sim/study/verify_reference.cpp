@@ -3,6 +3,7 @@
 #include <string>
 
 #include "sim/engine/execute/distribution.h"
+#include "sim/plan/lower.h"
 
 namespace trireme::study {
 
@@ -23,6 +24,7 @@ std::vector<double> as_doubles(const std::vector<std::int64_t>& values) {
 
 Reference::Reference(const plan::Plan& plan, std::int64_t steps, std::uint64_t seed)
     : model_(dense_model(plan)),
+      order_(plan::token_order(plan)),
       sequences_(plan.micro_batch * plan.data_degree),
       clip_(plan.clip_gradients) {
   constants_.rmsnorm = model_.rmsnorm;
@@ -105,7 +107,8 @@ std::vector<double> Reference::source(const Tensor& tensor,
   if (tensor.name == "position ids") {
     std::vector<double> positions(static_cast<std::size_t>(tensor.shape.elements()));
     for (std::size_t i = 0; i < positions.size(); ++i) {
-      positions[i] = static_cast<double>(static_cast<std::int64_t>(i) % batch.sequence);
+      positions[i] =
+          static_cast<double>(order_.position(static_cast<std::int64_t>(i) % batch.sequence));
     }
     return positions;
   }
@@ -116,9 +119,17 @@ std::vector<double> Reference::source(const Tensor& tensor,
 std::vector<double> Reference::of_micro_batch(const std::vector<double>& step,
                                               const InstanceIndex& instance,
                                               std::int64_t width) const {
-  const std::int64_t elements = sequences_ * batches_.front().sequence * width;
-  const auto first = step.begin() + elements * instance[index_of(Index::micro_batch)];
-  return {first, first + elements};
+  const std::int64_t sequence = batches_.front().sequence;
+  const std::int64_t tokens = sequences_ * sequence;
+  const auto first = step.begin() + tokens * width * instance[index_of(Index::micro_batch)];
+  std::vector<double> in_order;  // as the ranks of a ring hold them
+  in_order.reserve(static_cast<std::size_t>(tokens * width));
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const std::int64_t place = token % sequence;
+    const auto features = first + (token - place + order_.position(place)) * width;
+    in_order.insert(in_order.end(), features, features + width);
+  }
+  return in_order;
 }
 
 }  // namespace trireme::study

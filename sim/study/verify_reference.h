@@ -44,6 +44,7 @@ class Reference {
                                                    std::int64_t width) const;
 
   engine::DenseModel model_;
+  program::TokenOrder order_;
   engine::ExecutionConstants constants_;
   engine::DenseValues initial_;
   std::vector<engine::DenseBatch> batches_;

@@ -111,7 +111,7 @@ TEST_CASE("contention and interference slow a step, alike folded or not", "[prop
 /// Links of the machine's rates, under leaf switches that the seed chooses.
 engine::TopologyShape links_of(std::uint64_t seed, const plan::Plan& plan) {
   engine::TopologyShape shape;
-  shape.nodes = plan.data_degree;
+  shape.nodes = plan.ranks() / plan.group_degree;
   shape.gpus_per_node = plan.group_degree;
   shape.link_per_gpu = BytesPerSecond(1e10);
   shape.nics_per_node =
@@ -221,6 +221,9 @@ TEST_CASE("which rank is slow does not matter where all ranks are alike", "[prop
       15,
       [](std::uint64_t, const plan::Plan& plan, const Schedule& schedule, const Machine& machine) {
         EventOptions options;
+        if (engine::classes_of(schedule.program(), machine, options).first_rank.size() > 1) {
+          return;  // ranks of a ring differ in what they see of the sequence
+        }
         options.unfolded = true;
         options.variation.stragglers = {{0, 1.5, {}}};
         const Seconds first = run(schedule, machine, options).time.step;

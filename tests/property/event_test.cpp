@@ -168,7 +168,9 @@ TEST_CASE("a slow rank slows a step by no more than its own work; folding agrees
     const Seconds even = step(schedule, machine);
     const Seconds uneven = step(schedule, machine, slow);
     CHECK(uneven == step(schedule, machine, unfolded));
-    CHECK(uneven > even);
+    // In contiguous order a rank of the ring may have time to spare.
+    const bool spare = plan.ring_degree > 1 && plan.order == config::RingOrder::contiguous;
+    CHECK((spare ? uneven >= even : uneven > even));
     CHECK(uneven.value() <= 1.5 * even.value() * (1 + 1e-12));
   }
 }

@@ -89,6 +89,8 @@ TEST_CASE("over all ranks as much is received as is sent", "[property][plan]") {
 TEST_CASE("a single rank sends nothing", "[property][plan]") {
   for_each_plan(100, [](plan::Plan plan) {
     plan.group_degree = 1;
+    plan.exchange_degree = 1;
+    plan.ring_degree = 1;
     plan.data_degree = 1;
     const program::Program program = plan::lower(plan);
     REQUIRE(engine::read_bytes(program, 1).sent == Bytes(0));
@@ -199,7 +201,8 @@ TEST_CASE("a Megatron block sends 5 N (P - 1) / P, and 2 more where it is recomp
       return;
     }
     const program::Program program = plan::lower(plan);
-    const std::int64_t whole = plan.micro_batch * plan.sequence * plan.model.hidden * 2;
+    const std::int64_t context = plan.exchange_degree * plan.ring_degree;
+    const std::int64_t whole = plan.micro_batch * plan.sequence / context * plan.model.hidden * 2;
     const auto expected = [&](std::int64_t recomputed) {
       const std::int64_t transfers = 5 * plan.model.layers + 2 * recomputed;
       return Bytes(plan.micro_batches * transfers * (whole - whole / plan.group_degree));
@@ -207,7 +210,7 @@ TEST_CASE("a Megatron block sends 5 N (P - 1) / P, and 2 more where it is recomp
     const std::int64_t layers = plan::recomputed_layers(plan);
     REQUIRE(block_activations(program, Component::mlp) ==
             expected(plan.recompute_modules.mlp ? plan.model.layers : layers));
-    if (plan.attention == plan::AttentionLowering::megatron) {
+    if (plan.attention == plan::AttentionLowering::megatron && context == 1) {
       // Where ranks share key/value heads, QKV is gathered and its gradient scattered besides.
       const plan::ModelShape& model = plan.model;
       const std::int64_t qkv = plan.micro_batch * plan.sequence *
@@ -222,19 +225,19 @@ TEST_CASE("a Megatron block sends 5 N (P - 1) / P, and 2 more where it is recomp
 }
 
 TEST_CASE(
-    "a Ulysses block sends e B S d (4 a + 4 g) (P - 1) / P^2, and half as much again where it "
+    "a Ulysses block sends e B S d (4 a + 4 g') (P - 1) / P^2, and half as much again where it "
     "or core attention is recomputed",
     "[property][plan]") {
   for_each_plan(400, [](const plan::Plan& plan) {
-    if (plan.attention != plan::AttentionLowering::ulysses) {
+    if (plan.attention != plan::AttentionLowering::ulysses || plan.ring_degree > 1) {
       return;
     }
     const plan::ModelShape& model = plan.model;
     const std::int64_t ranks = plan.group_degree;
     const std::int64_t recomputed =
         plan.recompute_modules.core_attention ? model.layers : plan::recomputed_layers(plan);
-    const std::int64_t exchanged =
-        2 * plan.micro_batch * plan.sequence * model.head_dim * (model.heads + model.kv_heads);
+    const std::int64_t exchanged = 2 * plan.micro_batch * plan.sequence * model.head_dim *
+                                   (model.heads + plan.exchanged_kv_heads());
     REQUIRE(exchanged * (ranks - 1) % (ranks * ranks) == 0);
     const Bytes expected(plan.micro_batches * (4 * model.layers + 2 * recomputed) *
                          (exchanged * (ranks - 1) / (ranks * ranks)));
@@ -252,8 +255,7 @@ TEST_CASE("packed and separate exchanges send the same bytes", "[property][plan]
       REQUIRE(engine::read_bytes(packed, gpus_per_node(plan), rank).sent ==
               engine::read_bytes(separate, gpus_per_node(plan), rank).sent);
     }
-    const bool exchanges =
-        plan.attention == plan::AttentionLowering::ulysses && plan.group_degree > 1;
+    const bool exchanges = plan.ulysses_degree() > 1;
     REQUIRE((separate.ops().size() > packed.ops().size()) == exchanges);
   });
 }
@@ -290,6 +292,8 @@ TEST_CASE("the model's FLOPs do not depend on the plan", "[property][plan]") {
     plan.micro_batch *= plan.data_degree;
     plan.data_degree = 1;
     plan.group_degree = 1;
+    plan.exchange_degree = 1;
+    plan.ring_degree = 1;
     REQUIRE(engine::read_flops(plan::lower(plan)).model.value() == Approx(model).epsilon(1e-12));
     plan.attention = plan::AttentionLowering::ulysses;
     plan.mlp = plan::MlpLowering::replicated;
@@ -323,7 +327,8 @@ TEST_CASE("a shard of ZeRO-3 is the whole over its ranks, rounded up", "[propert
       // Tensor-parallel ranks hold parts, or copies that they update alike: they do not shard.
       const bool split = tensor.layout[0].sharded();
       const bool group_shards = plan.attention != plan::AttentionLowering::megatron && !split;
-      const std::int64_t ranks = plan.data_degree * (group_shards ? plan.group_degree : 1);
+      const std::int64_t ranks = plan.data_degree * plan.exchange_degree * plan.ring_degree *
+                                 (group_shards ? plan.group_degree : 1);
       const std::int64_t rows = whole.local_extent(id, 0);
       const std::int64_t elements = tensor.local_elements.value();
       const std::int64_t expected =

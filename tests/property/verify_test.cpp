@@ -40,12 +40,14 @@ void check_equal(const ledger::PlanVerification& result) {
 Plan small_random_plan(std::uint64_t seed) {
   Plan plan = test::random_plan(seed);
   plan::ModelShape& model = plan.model;
-  const std::int64_t degree = plan.group_degree;
+  const std::int64_t degree = plan.group_degree * plan.exchange_degree;
   const bool splits_heads = plan.attention != AttentionLowering::sequence_gather;
   const std::int64_t ratio = model.heads / model.kv_heads;
   model.layers = std::min<std::int64_t>(model.layers, 3);
   if (!plan::shares_key_value_heads(plan)) {
-    model.kv_heads = splits_heads ? degree : std::min<std::int64_t>(model.kv_heads, 2);
+    if (plan.exchanged_kv_heads() == model.kv_heads) {
+      model.kv_heads = splits_heads ? degree : std::min<std::int64_t>(model.kv_heads, 2);
+    }
     model.heads = ratio * model.kv_heads;
     model.head_dim = std::min<std::int64_t>(model.head_dim, 4);
   }
@@ -54,8 +56,8 @@ Plan small_random_plan(std::uint64_t seed) {
   }
   model.hidden = 3 + model.hidden % 11;
   const bool splits_features = plan.mlp == MlpLowering::megatron;
-  model.mlp_width = (1 + model.mlp_width % 5) * (splits_features ? degree : 1);
-  const std::int64_t shards = plan.sequence_sharded ? degree : 1;
+  model.mlp_width = (1 + model.mlp_width % 5) * (splits_features ? plan.group_degree : 1);
+  const std::int64_t shards = test::sequence_parts(plan);
   const bool halves = plan.framework == config::Framework::megatron;  // S % (2 cp) = 0
   plan.sequence = shards * (halves ? 2 : 1 + plan.sequence / shards % 3);
   return plan;
@@ -321,6 +323,22 @@ TEST_CASE("verified: exchanges apart, and without rotary embedding", "[property]
   }
 }
 
+TEST_CASE("verified: fewer key/value heads than ranks, repeated", "[property][verify]") {
+  for (const config::KvRepeat repeat : {config::KvRepeat::minimal, config::KvRepeat::all_heads}) {
+    for (const ExchangeKind exchange : {ExchangeKind::packed, ExchangeKind::separate}) {
+      for (const std::int64_t kv_heads : {1, 2, 8}) {
+        Plan plan = llama_like(4, 2);
+        plan.model.kv_heads = kv_heads;
+        plan.model.heads = 8;
+        plan.exchange = exchange;
+        plan.kv_repeat = repeat;
+        plan.recompute_layers = kv_heads == 2;
+        verify(plan);
+      }
+    }
+  }
+}
+
 TEST_CASE("verified: without a vocabulary, and without clipping", "[property][verify]") {
   for_each_composition(4, 2, [](Plan& plan) {
     plan.model.vocabulary = 0;
@@ -386,7 +404,9 @@ TEST_CASE("shrunk models keep what a model is", "[property][verify]") {
     CHECK((small.model.vocabulary == 0) == (plan.model.vocabulary == 0));
     CHECK(small.model.tied_embeddings == plan.model.tied_embeddings);
     CHECK(small.zero_stage == plan.zero_stage);
-    CHECK(small.sequence % small.group_degree == 0);
+    CHECK(small.ring_degree == plan.ring_degree);
+    CHECK(small.exchange_degree == plan.exchange_degree);
+    CHECK(small.sequence % small.sequence_multiple() == 0);
   }
 }
 

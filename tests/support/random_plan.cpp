@@ -1,8 +1,10 @@
 #include "tests/support/random_plan.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <random>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -24,14 +26,52 @@ class Draw {
 
   bool coin() { return between(0, 1) == 1; }
 
-  template <class T, std::size_t N>
-  T one_of(const std::array<T, N>& values) {
-    return values[static_cast<std::size_t>(between(0, static_cast<std::int64_t>(N) - 1))];
+  template <class Values>
+  auto one_of(const Values& values) {
+    return values[static_cast<std::size_t>(
+        between(0, static_cast<std::int64_t>(values.size()) - 1))];
   }
 
  private:
   std::mt19937_64 engine_;
 };
+
+std::vector<std::int64_t> divisors_of(std::int64_t number) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t divisor = 1; divisor <= number; ++divisor) {
+    if (number % divisor == 0) {
+      divisors.push_back(divisor);
+    }
+  }
+  return divisors;
+}
+
+/// A ring outside the group, and beside tensor parallelism an exchange; few ranks in all.
+void draw_context(Draw& draw, plan::Plan& plan) {
+  using config::RingImplementation;
+  using config::RingOrder;
+  plan.group_degree = std::min<std::int64_t>(plan.group_degree, 4);
+  plan.data_degree = std::min<std::int64_t>(plan.data_degree, 2);
+  plan.ring_degree = draw.between(1, 4);
+  if (plan.attention == plan::AttentionLowering::megatron) {
+    plan.exchange_degree = draw.between(1, 2);
+  }
+  plan.causal = draw.coin();
+  if (plan.ring_degree == 1) {
+    return;
+  }
+  plan.ring = draw.one_of(std::array{RingImplementation::transformer_engine,
+                                     RingImplementation::ring_flash_attention,
+                                     RingImplementation::pytorch,
+                                     RingImplementation::all_gather});
+  plan.order =
+      plan.ring == RingImplementation::ring_flash_attention
+          ? draw.one_of(std::array{RingOrder::contiguous, RingOrder::zigzag, RingOrder::striped})
+          : draw.one_of(std::array{RingOrder::contiguous, RingOrder::zigzag});
+  if (plan.ring == RingImplementation::transformer_engine && plan.causal) {
+    plan.order = RingOrder::zigzag;
+  }
+}
 
 void draw_composition(Draw& draw, plan::Plan& plan) {
   plan.group_degree = draw.one_of(std::array<std::int64_t, 4>{1, 2, 4, 8});
@@ -43,18 +83,27 @@ void draw_composition(Draw& draw, plan::Plan& plan) {
   plan.mlp = tensor || draw.coin() ? plan::MlpLowering::megatron : plan::MlpLowering::replicated;
   plan.sequence_sharded = !tensor || draw.coin();
   plan.exchange = draw.coin() ? config::ExchangeKind::packed : config::ExchangeKind::separate;
+  if (plan.attention != plan::AttentionLowering::sequence_gather && draw.coin()) {
+    draw_context(draw, plan);
+  }
 }
 
 /// Sizes that the composition's rules allow.
 void draw_sizes(Draw& draw, plan::Plan& plan) {
   plan::ModelShape& model = plan.model;
-  const std::int64_t degree = plan.group_degree;
+  const std::int64_t degree = plan.group_degree * plan.exchange_degree;
   const bool splits_heads = plan.attention != plan::AttentionLowering::sequence_gather;
   model.layers = draw.between(1, 5);
   model.kv_heads = draw.between(1, 3) * (splits_heads ? degree : 1);
   model.heads = model.kv_heads * draw.between(1, 3);
+  if (plan.attention == plan::AttentionLowering::ulysses && draw.between(0, 2) == 0) {
+    plan.kv_repeat = draw.coin() ? config::KvRepeat::all_heads : config::KvRepeat::minimal;
+    model.heads = degree * draw.between(1, 3);  // of which a head of keys serves several ranks
+    model.kv_heads = degree / draw.one_of(divisors_of(degree));
+  }
   model.head_dim = draw.between(1, 6);
-  if (plan.attention == plan::AttentionLowering::megatron && degree > 1 && draw.coin()) {
+  if (plan.attention == plan::AttentionLowering::megatron && plan.exchange_degree == 1 &&
+      degree > 1 && draw.coin()) {
     // Fewer key and value heads than ranks, which divide the rows of the projection.
     model.kv_heads = degree / draw.one_of(std::array<std::int64_t, 2>{2, degree});
     model.heads = degree * draw.between(1, 3);
@@ -62,11 +111,12 @@ void draw_sizes(Draw& draw, plan::Plan& plan) {
     model.head_dim *= degree / std::gcd(rows, degree);
   }
   model.hidden = draw.coin() ? model.heads * model.head_dim : draw.between(3, 40);
-  model.mlp_width = draw.between(1, 20) * (plan.mlp == plan::MlpLowering::megatron ? degree : 1);
-  plan.sequence = draw.between(1, 12) * (plan.sequence_sharded ? degree : 1);
+  model.mlp_width =
+      draw.between(1, 20) * (plan.mlp == plan::MlpLowering::megatron ? plan.group_degree : 1);
+  plan.sequence = draw.between(1, 12) * sequence_parts(plan);
   plan.micro_batch = draw.between(1, 3);
   plan.micro_batches = draw.between(1, 3);
-  plan.causal = draw.coin();
+  plan.causal = plan.ring_degree > 1 ? plan.causal : draw.coin();
 }
 
 void draw_model(Draw& draw, plan::ModelShape& model) {
@@ -173,18 +223,40 @@ std::string recompute_in_words(const plan::Plan& plan) {
   return ", recompute " + config::in_words(recompute);
 }
 
+std::string describe_context(const plan::Plan& plan) {
+  std::string text;
+  if (plan.exchange_degree > 1) {
+    text += fmt::format(" x exchange {}", plan.exchange_degree);
+  }
+  if (plan.ring_degree > 1) {
+    text += fmt::format(" x ring {} ({}, {}{})",
+                        plan.ring_degree,
+                        config::word_for(config::kRingWords, plan.ring),
+                        config::word_for(config::kRingOrderWords, plan.order),
+                        plan.causal ? ", causal" : "");
+  }
+  return text;
+}
+
 }  // namespace
+
+std::int64_t sequence_parts(const plan::Plan& plan) {
+  const std::int64_t context = plan.exchange_degree * plan.ring_degree;
+  // Megatron and PyTorch want two parts of every rank, whatever the order.
+  return context > 1 ? 2 * plan.group_degree * context : plan.sequence_shards();
+}
 
 std::string describe(const plan::Plan& plan) {
   const plan::ModelShape& model = plan.model;
   return fmt::format(
-      "{}: {} attention, {} mlp{}, P {}, D {}, L {}, h {}, a {}, g {}, d {}, f {}, V {}{}, "
-      "positions {}, S {}, B {} x {}, zero {}{}{}{}, gradients {}{}, {} loss, {}{}{}{}{}",
+      "{}: {} attention, {} mlp{}, P {}{}, D {}, L {}, h {}, a {}, g {}, d {}, f {}, V {}{}, "
+      "positions {}, S {}, B {} x {}, zero {}{}{}{}, gradients {}{}, {} loss, {}{}{}{}{}{}",
       plan.name,
       std::array{"megatron", "ulysses", "gather"}[static_cast<std::size_t>(plan.attention)],
       std::array{"megatron", "replicated", "tiled"}[static_cast<std::size_t>(plan.mlp)],
       plan.sequence_sharded ? "" : " without sequence parallelism",
       plan.group_degree,
+      describe_context(plan),
       plan.data_degree,
       model.layers,
       model.hidden,
@@ -208,6 +280,7 @@ std::string describe(const plan::Plan& plan) {
           "{} ({} chunks)", config::word_for(config::kLossWords, plan.loss), plan.loss_chunks),
       config::word_for(config::kExchangeWords, plan.exchange),
       recompute_in_words(plan),
+      plan.kv_repeat == config::KvRepeat::all_heads ? ", all heads repeated" : "",
       plan.overlap_parameters ? ", parameters ahead" : "",
       plan.overlap_gradients ? ", gradients behind" : "",
       std::array{"", ", bulk", ", ring exchange"}[static_cast<std::size_t>(plan.overlap_tensor)]);

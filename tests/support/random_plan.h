@@ -17,6 +17,9 @@ namespace trireme::test {
 [[nodiscard]] plan::Plan without_overlap(plan::Plan plan);
 
 /// What a failing test needs to know of a plan, on one line.
+/// A number of parts into which every rule lets the plan's sequence be cut.
+[[nodiscard]] std::int64_t sequence_parts(const plan::Plan& plan);
+
 [[nodiscard]] std::string describe(const plan::Plan& plan);
 
 }  // namespace trireme::test

@@ -56,9 +56,23 @@ struct EventResult {
                                      const Machine& machine,
                                      const EventOptions& options);
 
-/// Seconds of every operation, by OpId; empty when the machine's profile does not know a kernel.
-[[nodiscard]] std::optional<std::vector<Seconds>> op_times(const program::Program& program,
-                                                           const Machine& machine);
+/// Seconds of every operation.
+struct OpTimes {
+  std::vector<Seconds> slowest;  // by OpId, of the slowest rank
+  /// By OpId, where ranks differ: by position in their ring. Empty elsewhere.
+  std::vector<std::vector<Seconds>> by_position;
+  program::AxisMask ring = 0;  // that ring; 0: ranks are alike
+
+  [[nodiscard]] Seconds on(const program::Mesh& mesh, std::int64_t rank, program::OpId op) const {
+    return by_position[op].empty()
+               ? slowest[op]
+               : by_position[op][static_cast<std::size_t>(mesh.position(rank, ring))];
+  }
+};
+
+/// Empty when the machine's profile does not know a kernel.
+[[nodiscard]] std::optional<OpTimes> op_times(const program::Program& program,
+                                              const Machine& machine);
 
 /// Runs a step on `program.mesh().ranks()` ranks. Empty when a kernel's seconds are unknown.
 /// Simultaneous events are handled in the order in which they were scheduled, which is that of

@@ -14,10 +14,11 @@ using program::Program;
 
 Simulation::Simulation(const Schedule& schedule,
                        const Machine& machine,
-                       const std::vector<Seconds>& seconds_of_op,
+                       const OpTimes& times,
                        const EventOptions& options,
                        const TaskObserver& observer)
     : schedule_(schedule),
+      times_(times),
       options_(options),
       observer_(observer),
       factors_(options.variation, schedule.program().mesh().ranks()),
@@ -25,7 +26,7 @@ Simulation::Simulation(const Schedule& schedule,
       slots_(schedule.slots()) {
   fold(machine);
   const std::optional<Seconds> launch = machine.costs.kernel_launch;
-  unroll(seconds_of_op, launch.value_or(Seconds(0)));
+  unroll(launch.value_or(Seconds(0)));
   const std::size_t classes = classes_.first_rank.size();
   streams_.resize(classes << slot_bits_);
   hops_.resize(classes * who_meets_->rings().size());
@@ -33,7 +34,7 @@ Simulation::Simulation(const Schedule& schedule,
   idle_.resize(classes);
   last_.assign(classes, kLaunch);
   end_.resize(classes);
-  prepare_rates(machine, seconds_of_op);
+  prepare_rates(machine);
 }
 
 void Simulation::fold(const Machine& machine) {
@@ -42,14 +43,15 @@ void Simulation::fold(const Machine& machine) {
   who_meets_.emplace(schedule_, classes_);
 }
 
-void Simulation::unroll(const std::vector<Seconds>& seconds_of_op, Seconds launch) {
+void Simulation::unroll(Seconds launch) {
   steps_.reserve(schedule_.tasks().size());
   Seconds launched;
   std::vector<std::uint32_t> hops(who_meets_->rings().size());
   for (const Task& task : schedule_.tasks()) {
     const Op& op = schedule_.program().op(task.op);
     Step step;
-    step.seconds = seconds_of_op[task.op];
+    step.seconds = times_.slowest[task.op];
+    step.uneven = !times_.by_position[task.op].empty();
     step.launched = launched;
     step.wakes = task.wakes;
     step.first_wait = task.first_wait;
@@ -81,7 +83,7 @@ bool Simulation::links_may_be_shared(const Machine& machine) const {
   return beside || (machine.topology && spine_is_crossed(*machine.topology));
 }
 
-void Simulation::prepare_rates(const Machine& machine, const std::vector<Seconds>& seconds_of_op) {
+void Simulation::prepare_rates(const Machine& machine) {
   Effects effects;
   if (options_.interference) {
     effects.interference = machine.costs.interference;
@@ -91,7 +93,7 @@ void Simulation::prepare_rates(const Machine& machine, const std::vector<Seconds
     return;
   }
   if (options_.contention) {
-    effects.contention.emplace(schedule_, machine, classes_, *who_meets_, seconds_of_op);
+    effects.contention.emplace(schedule_, machine, classes_, *who_meets_, times_.slowest);
   }
   const std::optional<std::int64_t> multiprocessors = machine.costs.streaming_multiprocessors;
   effects.multiprocessors = multiprocessors.value_or(1);
@@ -250,10 +252,11 @@ std::uint32_t Simulation::start(std::uint32_t who, TaskId task, const Step& step
     case Step::Kind::kernel:
       break;
   }
-  if (step.seconds == Seconds(0)) {
+  const Seconds seconds = seconds_of(who, task);
+  if (seconds == Seconds(0)) {
     return finish(who, task, now_);
   }
-  begin_work(stream(who, step.slot), task, factors_.of(who, step.component, task) * step.seconds);
+  begin_work(stream(who, step.slot), task, factors_.of(who, step.component, task) * seconds);
   return 0;
 }
 
@@ -345,7 +348,7 @@ EventResult Simulation::conclude() {
     const Step& step = steps_[task];
     const double factor =
         step.kind == Step::Kind::kernel ? factors_.of(who, step.component, task) : 1.0;
-    book_time(time, op_of(task), factor * step.seconds);
+    book_time(time, op_of(task), factor * seconds_of(who, task));
   }
   time.compute_busy = streams_[stream(who, kComputeSlot)].busy_seconds;
   time.exposed_host_copy = idle_[who].host_copy;

@@ -18,10 +18,10 @@ namespace trireme::engine {
 
 class Simulation {
  public:
-  /// `seconds_of_op`: of every operation, by OpId. All arguments must outlive the simulation.
+  /// All arguments must outlive the simulation.
   Simulation(const Schedule& schedule,
              const Machine& machine,
-             const std::vector<Seconds>& seconds_of_op,
+             const OpTimes& times,
              const EventOptions& options,
              const TaskObserver& observer);
 
@@ -32,13 +32,14 @@ class Simulation {
   struct Step {
     enum class Kind : std::uint8_t { kernel, collective, hop };
 
-    Seconds seconds;
+    Seconds seconds;   // of the slowest rank
     Seconds launched;  // when the host has issued it
     std::uint32_t wakes = 0;
     std::uint32_t first_wait = 0;
     std::uint16_t waits = 0;
     StreamSlot slot = kComputeSlot;
     bool also_compute = false;
+    bool uneven = false;  // ranks have seconds of their own
     Kind kind = Kind::kernel;
     Component component = Component::attention;
     std::uint32_t ring = 0;         // of a hop
@@ -85,8 +86,8 @@ class Simulation {
   void fold(const Machine& machine);
   /// Prepares for work that runs beside other work, when there is such in the schedule.
   [[nodiscard]] bool links_may_be_shared(const Machine& machine) const;
-  void prepare_rates(const Machine& machine, const std::vector<Seconds>& seconds_of_op);
-  void unroll(const std::vector<Seconds>& seconds_of_op, Seconds launch);
+  void prepare_rates(const Machine& machine);
+  void unroll(Seconds launch);
 
   [[nodiscard]] std::uint32_t stream(std::uint32_t who, StreamSlot slot) const {
     return (who << slot_bits_) | slot;
@@ -94,6 +95,14 @@ class Simulation {
 
   [[nodiscard]] const program::Op& op_of(TaskId task) const {
     return schedule_.program().op(schedule_.task(task).op);
+  }
+
+  /// Seconds of a task on a class, its factors not included.
+  [[nodiscard]] Seconds seconds_of(std::uint32_t who, TaskId task) const {
+    return steps_[task].uneven
+               ? times_.on(
+                     schedule_.program().mesh(), classes_.first_rank[who], schedule_.task(task).op)
+               : steps_[task].seconds;
   }
 
   void settle_rates();
@@ -110,6 +119,7 @@ class Simulation {
   EventResult conclude();
 
   const Schedule& schedule_;
+  const OpTimes& times_;
   const EventOptions& options_;
   const TaskObserver& observer_;
   KernelFactors factors_;

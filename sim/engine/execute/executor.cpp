@@ -221,7 +221,8 @@ class Executor::Impl {
         source_(indices(operands[i]), locals[i]);
       }
     } else {
-      kernel(op.function)({program_.mesh(), transport_.rank(), op, constants_}, locals);
+      kernel(op.function)(
+          {program_.mesh(), transport_.rank(), op, constants_, program_.token_order()}, locals);
     }
     for (std::size_t i = 0; i < locals.size(); ++i) {
       if (operands[i].access == Access::read) {

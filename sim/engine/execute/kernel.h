@@ -43,6 +43,7 @@ struct KernelContext {
   std::int64_t rank = 0;
   const program::Op& op;
   const ExecutionConstants& constants;
+  program::TokenOrder order{};
 };
 
 /// Operands stand in the order of the function's row in program::function_table(). A kernel reads

@@ -21,6 +21,10 @@ void bias_gradient(const KernelContext& context, Operands operands);
 void attention_forward(const KernelContext& context, Operands operands);
 void attention_backward(const KernelContext& context, Operands operands);
 
+void merge_log_sum_exp(const KernelContext& context, Operands operands);
+void correct_output(const KernelContext& context, Operands operands);
+void merge_attention(const KernelContext& context, Operands operands);
+
 void norm_forward(const KernelContext& context, Operands operands);
 void norm_backward(const KernelContext& context, Operands operands);
 
@@ -39,6 +43,8 @@ void sum_blocks(const KernelContext& context, Operands operands);
 // Heads of ranks that share key and value heads.
 void take_heads(const KernelContext& context, Operands operands);
 void return_heads(const KernelContext& context, Operands operands);
+void repeat_heads(const KernelContext& context, Operands operands);
+void sum_repeated_heads(const KernelContext& context, Operands operands);
 
 void embedding_forward(const KernelContext& context, Operands operands);
 void embedding_backward(const KernelContext& context, Operands operands);
@@ -55,6 +61,14 @@ void half_square_loss(const KernelContext& context, Operands operands);
 
 void square_sum(const KernelContext& context, Operands operands);
 void adam(const KernelContext& context, Operands operands);
+
+/// The position in its sequence of the `token`-th token of a tensor [batch, sequence, ...].
+[[nodiscard]] inline std::int64_t position_of(const KernelContext& context,
+                                              const LocalTensor& tokens,
+                                              std::int64_t token) {
+  return context.order.position(tokens.first[program::kSequenceDim] +
+                                token % tokens.extent[program::kSequenceDim]);
+}
 
 /// Tokens of an activation [batch, sequence, features...] on this rank.
 [[nodiscard]] inline std::int64_t token_count(const LocalTensor& local) {

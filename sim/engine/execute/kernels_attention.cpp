@@ -1,6 +1,7 @@
 // Softmax attention in blocks of queries and keys: the scores of all tokens are never held at once.
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <Eigen/Dense>
 
@@ -89,17 +90,53 @@ void for_each_head(const Sizes& sizes, Visit visit) {
 /// Which keys a query sees, by their positions in the whole sequence.
 class Mask {
  public:
-  Mask(bool causal, const LocalTensor& q, const LocalTensor& k)
-      : causal_(causal), ahead_(q.first[program::kSequenceDim] - k.first[program::kSequenceDim]) {}
+  Mask(const KernelContext& context, const LocalTensor& q, const LocalTensor& k)
+      : causal_(context.op.causal), keys_(k.extent[program::kSequenceDim]) {
+    if (causal_) {
+      query_position_ = positions(context, q);
+      key_position_ = positions(context, k);
+    }
+  }
 
-  /// Keys that a query sees, of `keys` of this rank: a leading range.
-  [[nodiscard]] std::int64_t visible(std::int64_t query, std::int64_t keys) const {
-    return causal_ ? std::clamp<std::int64_t>(query + ahead_ + 1, 0, keys) : keys;
+  [[nodiscard]] bool sees(std::int64_t query, std::int64_t key) const {
+    return !causal_ || at(key_position_, key) <= at(query_position_, query);
+  }
+
+  /// Keys beyond these are seen by none of `rows` queries from `first` on.
+  [[nodiscard]] std::int64_t seen(std::int64_t first, std::int64_t rows) const {
+    std::int64_t keys = keys_;
+    const auto unseen = [&](std::int64_t key) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        if (sees(first + row, key)) {
+          return false;
+        }
+      }
+      return true;
+    };
+    while (causal_ && keys > 0 && unseen(keys - 1)) {
+      --keys;
+    }
+    return keys;
   }
 
  private:
+  static std::vector<std::int64_t> positions(const KernelContext& context,
+                                             const LocalTensor& tokens) {
+    std::vector<std::int64_t> found;
+    for (std::int64_t token = 0; token < tokens.extent[program::kSequenceDim]; ++token) {
+      found.push_back(position_of(context, tokens, token));
+    }
+    return found;
+  }
+
+  static std::int64_t at(const std::vector<std::int64_t>& values, std::int64_t index) {
+    return values[static_cast<std::size_t>(index)];
+  }
+
   bool causal_;
-  std::int64_t ahead_;  // position of the first query less that of the first key
+  std::int64_t keys_;
+  std::vector<std::int64_t> query_position_;
+  std::vector<std::int64_t> key_position_;
 };
 
 /// Scores of a tile: q · kᵀ / sqrt(head dim), minus infinity where the query does not see the key.
@@ -110,9 +147,10 @@ Tile scores_of(const ConstRows& q,
                std::int64_t first_key) {
   Tile scores = q * k.transpose() / std::sqrt(static_cast<double>(q.cols()));
   for (std::int64_t i = 0; i < scores.rows(); ++i) {
-    const std::int64_t visible = mask.visible(first_query + i, first_key + scores.cols());
-    for (std::int64_t j = std::max<std::int64_t>(visible - first_key, 0); j < scores.cols(); ++j) {
-      scores(i, j) = kMinusInfinity;
+    for (std::int64_t j = 0; j < scores.cols(); ++j) {
+      if (!mask.sees(first_query + i, first_key + j)) {
+        scores(i, j) = kMinusInfinity;
+      }
     }
   }
   return scores;
@@ -132,7 +170,7 @@ void attention_forward(const KernelContext& context, Operands operands) {
   const Sizes sizes = sizes_of(q, k, v);
   ensure_alike(q, o);
   ensure(log_sum_exp.elements() * sizes.head_dim == q.elements(), "attention: log-sum-exp");
-  const Mask mask(context.op.causal, q, k);
+  const Mask mask(context, q, k);
   for_each_head(sizes, [&](Head head) {
     for (std::int64_t first = 0; first < sizes.queries; first += kTileTokens) {
       const std::int64_t rows = std::min(kTileTokens, sizes.queries - first);
@@ -140,7 +178,7 @@ void attention_forward(const KernelContext& context, Operands operands) {
       Tile sum = Tile::Zero(rows, sizes.head_dim);  // of exp(score - largest) · v
       Eigen::VectorXd largest = Eigen::VectorXd::Constant(rows, kMinusInfinity);
       Eigen::VectorXd total = Eigen::VectorXd::Zero(rows);
-      const std::int64_t seen = mask.visible(first + rows - 1, sizes.keys);
+      const std::int64_t seen = mask.seen(first, rows);
       for (std::int64_t first_key = 0; first_key < seen; first_key += kTileTokens) {
         const std::int64_t keys = std::min(kTileTokens, seen - first_key);
         const auto k_rows = key_rows<ConstRows>(k.values, sizes, head, first_key, keys);
@@ -196,7 +234,7 @@ void attention_backward(const KernelContext& context, Operands operands) {
   for (LocalTensor& result : operands.subspan(6)) {  // gradients, then workspaces
     start_sum(result);
   }
-  const Mask mask(context.op.causal, q, k);
+  const Mask mask(context, q, k);
   const double scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
   for_each_head(sizes, [&](Head head) {
     for (std::int64_t first = 0; first < sizes.queries; first += kTileTokens) {
@@ -208,7 +246,7 @@ void attention_backward(const KernelContext& context, Operands operands) {
           row_statistics<ConstStatistics>(log_sum_exp.values, sizes, head, first, rows);
       const Eigen::VectorXd row_sums = do_rows.cwiseProduct(o_rows).rowwise().sum();
       auto dq_rows = query_rows<Rows>(dq.values, sizes, head, first, rows);
-      const std::int64_t seen = mask.visible(first + rows - 1, sizes.keys);
+      const std::int64_t seen = mask.seen(first, rows);
       for (std::int64_t first_key = 0; first_key < seen; first_key += kTileTokens) {
         const std::int64_t keys = std::min(kTileTokens, seen - first_key);
         const auto k_rows = key_rows<ConstRows>(k.values, sizes, head, first_key, keys);

@@ -25,11 +25,6 @@ std::int64_t id_of(const LocalTensor& ids, std::int64_t token) {
   return static_cast<std::int64_t>(ids.values[static_cast<std::size_t>(token)]);
 }
 
-/// A token's place in the whole sequence.
-std::int64_t position_of(const LocalTensor& tokens, std::int64_t token) {
-  return tokens.first[program::kSequenceDim] + token % tokens.extent[program::kSequenceDim];
-}
-
 void ensure_fit(const LocalTensor& ids, const LocalTensor& table, const LocalTensor& x) {
   ensure(ids.elements() == token_count(x) && table.extent[1] == feature_count(x),
          "embedding: operands do not fit together");
@@ -52,7 +47,7 @@ void add_to_row(std::span<const double> from, LocalTensor& table, std::int64_t r
 }  // namespace
 
 // Source: megatron-lm, megatron/core/tensor_parallel/layers.py, VocabParallelEmbedding.forward
-void embedding_forward(const KernelContext& /*context*/, Operands operands) {
+void embedding_forward(const KernelContext& context, Operands operands) {
   const LocalTensor& ids = operands[0];
   const LocalTensor& table = operands[1];
   const LocalTensor* positions = operands.size() == 4 ? &operands[2] : nullptr;
@@ -62,12 +57,12 @@ void embedding_forward(const KernelContext& /*context*/, Operands operands) {
   for (std::int64_t token = 0; token < token_count(x); ++token) {
     add_row(table, id_of(ids, token), features_of(x, token));
     if (positions != nullptr) {
-      add_row(*positions, position_of(x, token), features_of(x, token));
+      add_row(*positions, position_of(context, x, token), features_of(x, token));
     }
   }
 }
 
-void embedding_backward(const KernelContext& /*context*/, Operands operands) {
+void embedding_backward(const KernelContext& context, Operands operands) {
   const LocalTensor& ids = operands[0];
   const LocalTensor& dx = operands[1];
   LocalTensor& dtable = operands[2];
@@ -79,7 +74,7 @@ void embedding_backward(const KernelContext& /*context*/, Operands operands) {
   for (std::int64_t token = 0; token < token_count(dx); ++token) {
     add_to_row(features_of(dx, token), dtable, id_of(ids, token));
     if (dpositions != nullptr) {
-      add_to_row(features_of(dx, token), *dpositions, position_of(dx, token));
+      add_to_row(features_of(dx, token), *dpositions, position_of(context, dx, token));
     }
   }
 }

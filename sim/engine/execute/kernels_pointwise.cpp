@@ -26,9 +26,8 @@ void rotate(const KernelContext& context, Operands operands, double direction) {
   for (LocalTensor& x : operands) {
     const std::int64_t head_dim = x.extent[static_cast<std::size_t>(x.rank) - 1];
     const std::int64_t half = head_dim / 2;
-    const std::int64_t sequence = x.extent[program::kSequenceDim];
     for (std::int64_t token = 0; token < token_count(x); ++token) {
-      const auto position = static_cast<double>(x.first[program::kSequenceDim] + token % sequence);
+      const auto position = static_cast<double>(position_of(context, x, token));
       const auto features = features_of(x, token);
       for (std::int64_t i = 0; i < half; ++i) {
         const double exponent = -2 * static_cast<double>(i) / static_cast<double>(head_dim);

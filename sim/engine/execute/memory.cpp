@@ -134,11 +134,13 @@ std::int64_t RankMemory::first_of_block(const Tensor& view, const Tensor& base) 
   if (view.block == base.block) {
     return 0;
   }
+  return block_number(view.block) * view.slice.extent;
+}
+
+std::int64_t RankMemory::block_number(const program::Block& block) const {
   const program::Mesh& mesh = program_.mesh();
-  const std::int64_t ranks = mesh.group_size(view.block.group);
-  const std::int64_t block =
-      (mesh.position(rank_, view.block.group) + ranks - view.block.rotation) % ranks;
-  return block * view.slice.extent;
+  const std::int64_t ranks = mesh.group_size(block.group);
+  return (mesh.position(rank_, block.group) + ranks - block.rotation) % ranks;
 }
 
 std::vector<std::int64_t> RankMemory::places(TensorId tensor, const InstanceIndex& indices) {
@@ -153,6 +155,9 @@ std::vector<std::int64_t> RankMemory::places(TensorId tensor, const InstanceInde
   }
   const Tensor& base = program_.tensor(view.base);
   const std::vector<std::int64_t> base_places = places(view.base, indices);
+  if (view.block.whole() && !base.block.whole()) {  // the own block as the rank's own tokens
+    return base_places;
+  }
   if (view.layout != base.layout) {  // the shard of a base that is whole on this rank
     const std::vector<std::int64_t>& held = distribution_.held(tensor, rank_);
     for (std::size_t i = 0; i < elements; ++i) {
@@ -202,6 +207,10 @@ LocalTensor RankMemory::load(const Operand& operand, const InstanceIndex& indice
       local.first[dim] =
           base.first[dim] + tensor.slice.first + tensor.slice.per_chunk * indices[chunk];
     }
+  }
+  if (!tensor.block.whole()) {
+    local.first[program::kSequenceDim] +=
+        block_number(tensor.block) * local.extent[program::kSequenceDim];
   }
   Piece& piece = piece_of(id, indices);
   if (operand.access == Access::write) {

@@ -76,6 +76,8 @@ class RankMemory {
   [[nodiscard]] Piece& piece_of(program::TensorId tensor, const InstanceIndex& indices);
   /// The tensor whose values a view is a part of.
   [[nodiscard]] program::TensorId content_of(program::TensorId tensor) const;
+  /// Which block of the sequence this rank holds under the block's name.
+  [[nodiscard]] std::int64_t block_number(const program::Block& block) const;
   /// Where the block that a view is begins in its base, in indices of the sliced dimension.
   [[nodiscard]] std::int64_t first_of_block(const program::Tensor& view,
                                             const program::Tensor& base) const;

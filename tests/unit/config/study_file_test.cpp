@@ -129,6 +129,7 @@ plans:
                                "workload.causal: true",
                                "plans.a.degree: 8",
                                "plans.a.ulysses.exchange: packed",
+                               "plans.a.ulysses.kv_repeat: minimal",
                                "plans.a.zero.gradient_type: fp32",
                                "plans.a.zero.reshard_after_forward: true",
                                "plans.a.zero.only: all",
@@ -154,13 +155,16 @@ TEST_CASE("every plan preset is a plan, and its keys can be overridden", "[confi
     const std::string plan = "plans: [{name: a, use: " + std::string(preset.name);
     const PlanSpec of_a_node = read(head + plan + "}]\n").base().plans[0];
     CHECK(of_a_node.preset == preset.name);
-    const std::int64_t product =
-        of_a_node.ulysses.value * of_a_node.sequence_gather.value * of_a_node.tensor_parallel.value;
-    CHECK(product == (preset.has_degree ? 8 : 1));  // the GPUs of a node
+    const auto product = [](const PlanSpec& spec) {
+      return spec.ulysses.value * spec.sequence_gather.value * spec.ring.value *
+             spec.tensor_parallel.value;
+    };
+    CHECK(product(of_a_node) == (preset.has_degree ? 8 : 1));  // the GPUs of a node
     if (preset.has_degree) {
       const PlanSpec of_four = read(head + plan + ", degree: 4}]\n").base().plans[0];
-      CHECK(of_four.ulysses.value * of_four.sequence_gather.value * of_four.tensor_parallel.value ==
-            4);
+      CHECK(product(of_four) == 4);
+      const PlanSpec of_three = read(head + plan + ", degree: 3}]\n").base().plans[0];
+      CHECK(product(of_three) == 3);
     }
   }
   const PlanSpec plan =

@@ -1,6 +1,7 @@
 // Which plans are refused, with what words, and what is accepted at the border of each rule.
 #include "sim/plan/legality.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -106,14 +107,11 @@ TEST_CASE("Ulysses never splits a query head", "[plan]") {
 
 TEST_CASE("Ulysses and key/value heads", "[plan]") {
   const std::string rule = "ulysses-kv-heads";
-  const std::string repeated =
-      "4 key/value heads over 8 ranks have to be repeated, which is not modelled yet";
   const std::string refused = "the number of key/value heads (4) is not a multiple of 8";
   CHECK(messages(ulysses_of(32, 8, Framework::generic), rule).empty());
   CHECK(messages(ulysses_of(32, 16, Framework::generic), rule).empty());
   for (const Framework framework : {Framework::generic, Framework::deepspeed, Framework::verl}) {
-    CHECK(messages(ulysses_of(32, 4, framework), rule).empty());
-    CHECK(messages(ulysses_of(32, 4, framework), "not-modelled") == Messages{repeated});
+    CHECK(legal(ulysses_of(32, 4, framework)));
   }
   // These stacks do not repeat heads.
   CHECK(messages(ulysses_of(32, 4, Framework::prime_rl), "ulysses-whole-kv-heads") ==
@@ -121,6 +119,15 @@ TEST_CASE("Ulysses and key/value heads", "[plan]") {
   CHECK(messages(ulysses_of(32, 4, Framework::megatron), "context-kv-heads") == Messages{refused});
   CHECK(messages(ulysses_of(48, 12, Framework::generic), rule) ==
         Messages{"the number of key/value heads (12) is not a multiple of 8"});
+
+  SECTION("as many as query heads are a multiple whatever they were") {
+    plan::Plan plan = ulysses_of(48, 12, Framework::generic);
+    plan.kv_repeat = config::KvRepeat::all_heads;
+    CHECK(legal(plan));
+    CHECK(plan.exchanged_kv_heads() == 48);
+    plan.group_degree = 1;
+    CHECK(plan.exchanged_kv_heads() == 12);
+  }
 }
 
 TEST_CASE("tensor parallelism splits heads and features", "[plan]") {
@@ -248,6 +255,8 @@ config::PlanSpec spec_of(std::int64_t ulysses, std::int64_t tensor_parallel) {
   spec.ulysses = located(ulysses);
   spec.sequence_gather = located<std::int64_t>(1);
   spec.ring = located<std::int64_t>(1);
+  spec.context_parallel = located<std::int64_t>(1);
+  spec.context_exchange = located<std::int64_t>(1);
   spec.tensor_parallel = located(tensor_parallel);
   spec.mlp_tensor_parallel = located<std::int64_t>(1);
   spec.zero.stage = located<std::int64_t>(0);
@@ -412,6 +421,177 @@ TEST_CASE("degrees that do not fit the cluster", "[plan]") {
   }
 }
 
+TEST_CASE("a ring and an exchange, by their own names or as context parallelism", "[plan]") {
+  using config::ContextCommunication;
+  using config::RingImplementation;
+  using config::RingOrder;
+  const config::StudySpec study = study_of(2, 8);
+  config::PlanSpec spec = spec_of(4, 1);
+  spec.ring = located<std::int64_t>(2);
+  CHECK(refusals(study, spec).empty());
+  plan::Plan plan = plan::resolve(study, spec).plan;
+  CHECK(plan.group_degree == 4);
+  CHECK(plan.ring_degree == 2);
+  CHECK(plan.data_degree == 2);
+  CHECK(plan.ring == RingImplementation::ring_flash_attention);
+  CHECK(plan.order == RingOrder::zigzag);
+
+  spec = spec_of(2, 2);  // tensor parallelism inside
+  spec.ring = located<std::int64_t>(2);
+  CHECK(refusals(study, spec).empty());
+  plan = plan::resolve(study, spec).plan;
+  CHECK(plan.group_degree == 2);
+  CHECK(plan.exchange_degree == 2);
+  CHECK(plan.ranks() == 16);
+
+  SECTION("Megatron's words") {
+    spec = spec_of(1, 2);
+    spec.framework = Framework::megatron;
+    spec.context_parallel = located<std::int64_t>(4);
+    const auto with = [&](ContextCommunication communication, std::int64_t exchange) {
+      spec.context_communication = communication;
+      spec.context_exchange = located(exchange);
+      CHECK(refusals(study, spec).empty());
+      return plan::resolve(study, spec).plan;
+    };
+    plan = with(ContextCommunication::p2p, 1);
+    CHECK(plan.ring_degree == 4);
+    CHECK(plan.ring == RingImplementation::transformer_engine);
+    plan = with(ContextCommunication::all_gather, 1);
+    CHECK(plan.ring == RingImplementation::all_gather);
+    plan = with(ContextCommunication::a2a, 1);
+    CHECK(plan.exchange_degree == 4);
+    CHECK(plan.ring_degree == 1);
+    plan = with(ContextCommunication::a2a_p2p, 2);
+    CHECK(plan.exchange_degree == 2);
+    CHECK(plan.ring_degree == 2);
+    spec.context_exchange = located<std::int64_t>(3);
+    CHECK(refusals(study, spec) ==
+          Messages{"context-two-levels: exchange_degree (3) does not divide the degree 4 of "
+                   "context_parallel"});
+    spec.context_communication = ContextCommunication::a2a;
+    spec.context_parallel = located<std::int64_t>(8);  // 4 heads of keys on a tensor rank
+    CHECK(refusals(study, spec) ==
+          Messages{"context-kv-heads: the key/value heads of a tensor-parallel rank (4 of 8) are "
+                   "not a multiple of 8"});
+  }
+  SECTION("PyTorch's") {
+    spec = spec_of(1, 1);
+    spec.framework = Framework::torchtitan;
+    spec.context_parallel = located<std::int64_t>(8);
+    CHECK(plan::resolve(study, spec).plan.ring == RingImplementation::ring_flash_attention);
+    spec.context_communication = ContextCommunication::all_gather;
+    CHECK(plan::resolve(study, spec).plan.ring == RingImplementation::pytorch);
+    CHECK(refusals(study, spec).empty());
+  }
+  SECTION("not both") {
+    spec = spec_of(2, 1);
+    spec.context_parallel = located<std::int64_t>(2);
+    CHECK(refusals(study, spec).front() ==
+          "one-sequence-split: context_parallel stands for ulysses and ring: state one or the "
+          "others, without sequence_gather");
+    spec = spec_of(1, 1);
+    spec.ring = located<std::int64_t>(2);
+    spec.sequence_gather = located<std::int64_t>(2);
+    CHECK(refusals(study, spec).front() ==
+          "one-sequence-split: ring and sequence_gather both split the sequence: state one of "
+          "them");
+  }
+}
+
+TEST_CASE("a ring's parts of the sequence, and its order", "[plan]") {
+  using config::RingImplementation;
+  using config::RingOrder;
+  plan::Plan plan = ulysses(llama_8b(1), 2, 48);
+  plan.ring_degree = 4;
+  plan.order = RingOrder::zigzag;
+  CHECK(legal(plan));  // 48 = 6 x 8
+  plan.sequence = 44;
+  CHECK(messages(plan, "sequence-divides") == Messages{"the sequence (44) is not a multiple of 8"});
+  CHECK(messages(plan, "context-parallel-halves") ==
+        Messages{"the sequence (44) is not a multiple of 8"});
+  plan.order = RingOrder::striped;
+  plan.group_degree = 1;
+  CHECK(legal(plan));
+  for (const auto kind : {RingImplementation::pytorch, RingImplementation::all_gather}) {
+    plan.ring = kind;
+    CHECK(messages(plan, "ring-order").size() == 1);
+  }
+  plan.ring = RingImplementation::transformer_engine;
+  plan.order = RingOrder::contiguous;
+  CHECK(messages(plan, "ring-order") ==
+        Messages{"transformer_engine does not hold causal tokens in contiguous order"});
+  plan.causal = false;
+  CHECK(legal(plan));
+
+  SECTION("Megatron and PyTorch want two parts of each rank, whatever the order") {
+    plan.framework = Framework::megatron;
+    CHECK(messages(plan, "context-parallel-halves") ==
+          Messages{"the sequence (44) is not a multiple of 8"});
+    plan.framework = Framework::torchtitan;
+    CHECK(messages(plan, "context-parallel-tensor-halves") ==
+          Messages{"the sequence (44) is not a multiple of 8"});
+  }
+  SECTION("tensor-parallel ranks shard what is left") {
+    plan::Plan tensor = megatron(llama_8b(1), 4, 40);
+    tensor.ring_degree = 5;
+    CHECK(legal(tensor));  // 8 tokens of a ring's rank, 2 of each
+    tensor.sequence = 50;
+    CHECK(messages(tensor, "tensor-sequence") ==
+          Messages{"the sequence of a context-parallel rank (10) is not a multiple of 4"});
+  }
+}
+
+/// Whether a stack's rules, as `trireme legal` asks them, allow the degree.
+bool stack_allows(std::string_view name, const plan::Plan& plan, std::int64_t degree) {
+  plan::Degrees degrees;
+  degrees.query_heads = plan.model.heads;
+  degrees.kv_heads = plan.model.kv_heads;
+  degrees.mlp_width = plan.model.mlp_width;
+  degrees.degree = degree;
+  degrees.tensor = plan.attention == plan::AttentionLowering::megatron ? plan.group_degree : 1;
+  degrees.sequence = plan.sequence;
+  for (const plan::LegalityStack& stack : plan::legality_stacks()) {
+    if (stack.name == name) {
+      return std::none_of(stack.rules.begin(), stack.rules.end(), [&](const auto* rule) {
+        return !rule->check(degrees).broken.empty();
+      });
+    }
+  }
+  FAIL("no stack of that name");
+  return false;
+}
+
+TEST_CASE("plans with context parallelism and `trireme legal` agree", "[plan]") {
+  using config::RingImplementation;
+  for (const std::int64_t tensor : {1, 2, 4}) {
+    for (const std::int64_t degree : {2, 3, 4, 8, 16}) {
+      for (const std::int64_t sequence : {48, 64, 96, 144, 1024}) {
+        plan::Plan plan = tensor > 1 ? megatron(llama_8b(1), tensor, sequence)
+                                     : ulysses(llama_8b(1), 1, sequence);
+        plan.order = config::RingOrder::zigzag;
+        CAPTURE(tensor, degree, sequence);
+        plan.framework = Framework::megatron;
+        plan.ring_degree = degree;
+        for (const auto kind :
+             {RingImplementation::transformer_engine, RingImplementation::all_gather}) {
+          plan.ring = kind;
+          CHECK(legal(plan) == stack_allows("megatron p2p, all_gather", plan, degree));
+        }
+        plan.framework = Framework::torchtitan;
+        plan.ring = RingImplementation::pytorch;
+        if (tensor == 1) {
+          CHECK(legal(plan) == stack_allows("pytorch, torchtitan", plan, degree));
+        }
+        plan.framework = Framework::megatron;
+        plan.ring_degree = 1;
+        (tensor > 1 ? plan.exchange_degree : plan.group_degree) = degree;
+        CHECK(legal(plan) == stack_allows("megatron a2a", plan, degree));
+      }
+    }
+  }
+}
+
 TEST_CASE("several reasons are all given", "[plan]") {
   config::StudySpec study = study_of(1, 8);
   study.model.heads = located<std::int64_t>(36);
@@ -455,13 +635,11 @@ TEST_CASE("options that no lowering models are refused by name", "[plan]") {
     CHECK(refusals(study, spec) == Messages{"not-modelled: " + row.what + " is not modelled yet"});
   }
 
-  SECTION("ring attention, and tensor parallelism inside a split sequence") {
-    config::PlanSpec spec = spec_of(4, 1);
-    spec.ring = located<std::int64_t>(2);
-    CHECK(refusals(study, spec).front() == "not-modelled: ring attention is not modelled yet");
-    spec = spec_of(4, 2);
+  SECTION("tensor parallelism beside the naive gather") {
+    config::PlanSpec spec = spec_of(1, 2);
+    spec.sequence_gather = located<std::int64_t>(4);
     CHECK(refusals(study, spec).front() ==
-          "not-modelled: tensor-parallel attention together with a split sequence is not modelled "
+          "not-modelled: tensor-parallel attention together with sequence_gather is not modelled "
           "yet");
   }
   SECTION("the framework's re-gather rule where it is the plain one") {

@@ -247,6 +247,32 @@ std::vector<Case> pointwise_cases() {
                      {inout(kQueries, kFeatures), inout(kKeys, kWhole)},
                      is(1, "replicated", "it should be sharded along 2")});
   }
+  for (const Function function : {Function::repeat_heads, Function::sum_repeated_heads}) {
+    cases.push_back({function, {in(kKeys, kSum), out(kKeys, kSum)}, ""});
+    cases.push_back({function, {in(kKeys, kFeatures), out(kKeys, kFeatures)}, ""});
+    cases.push_back({function,
+                     {in(kKeys, kSequence), out(kKeys, kFeatures)},
+                     is(1, "sharded along 2", "it should be sharded along 1")});
+  }
+  const auto merged = [](Placement part, Placement whole) {
+    return std::vector<Part>{
+        in(kQueries, part), in(kPerHead, part), inout(kQueries, whole), inout(kPerHead, whole)};
+  };
+  const std::vector<Case> merges = {
+      {Function::merge_attention, merged(kSequence, kSequence), ""},
+      {Function::merge_attention, merged(kSum, kSum), is(0, "a partial sum", kMissingSum)},
+      {Function::merge_log_sum_exp, {in(kPerHead, kFeatures), inout(kPerHead, kFeatures)}, ""},
+      {Function::merge_log_sum_exp,
+       {in(kPerHead, kWhole), inout(kPerHead, kFeatures)},
+       is(1, "sharded along 2", "it should be replicated")},
+      {Function::correct_output,
+       {in(kQueries, kBatch), in(kPerHead, kBatch), in(kPerHead, kBatch), out(kQueries, kBatch)},
+       ""},
+      {Function::correct_output,
+       {in(kQueries, kBatch), in(kPerHead, kBatch), in(kPerHead, kWhole), out(kQueries, kBatch)},
+       is(2, "replicated", "it should be sharded along 0")},
+  };
+  cases.insert(cases.end(), merges.begin(), merges.end());
   for (const Function function : {Function::cast, Function::copy, Function::accumulate}) {
     const auto parts = [](Placement x, Placement y) {
       return std::vector<Part>{in(kHidden, x), inout(kHidden, y)};

@@ -1,6 +1,8 @@
 #include "sim/study/explain.h"
 
 #include <map>
+#include <string>
+#include <vector>
 
 #include "sim/core/error.h"
 #include "sim/study/evaluate.h"
@@ -47,7 +49,10 @@ TEST_CASE("terms of sent bytes sum to the row's total, and follow from their num
        {"tensor_parallel: {degree: 8}",
         "ulysses: 8, zero: {stage: 3}",
         "ulysses: 8, mlp: {tensor_parallel: 8}, zero: {stage: 3, only: attention}",
-        "sequence_gather: 8"}) {
+        "sequence_gather: 8",
+        "ulysses: 2, ring: 4",
+        "ring: {degree: 8, implementation: pytorch, order: contiguous}",
+        "tensor_parallel: 2, context_parallel: {degree: 4, communication: all_gather}"}) {
     CAPTURE(plan);
     const ledger::Explanation explanation = explain_golden(plan);
     REQUIRE(explanation.result.numbers.has_value());
@@ -67,6 +72,8 @@ TEST_CASE("terms of sent bytes sum to the row's total, and follow from their num
         CHECK(value == count * 2 * shared);
       } else if (term.formula == "N (n - 1) / n^2") {
         CHECK(value == count * shared / numbers["n"]);
+      } else if (term.collective == "send_recv") {
+        CHECK(value == count * numbers["N"]);
       } else {  // only the norm of clipping does not divide
         CHECK(term.component == "clipping");
       }
@@ -185,6 +192,28 @@ TEST_CASE("owners change from tokens to heads and back", "[unit]") {
     }
   }
   CHECK(explanation.owners.back().after.owners == change.before.owners);
+}
+
+TEST_CASE("a hop moves every block of a ring to the next rank", "[unit]") {
+  for (const char* implementation : {"transformer_engine", "ring_flash_attention"}) {
+    CAPTURE(implementation);
+    const ledger::Explanation explanation = explain_golden(
+        "ring: {degree: 4, implementation: " + std::string(implementation) + "}, data_parallel: 2");
+    REQUIRE(explanation.owners.size() == 3);  // forward
+    // Eight tokens in zigzag order: rank r has tokens r and 7 - r.
+    for (std::size_t hop = 0; hop < explanation.owners.size(); ++hop) {
+      const ledger::OwnerChange& change = explanation.owners[hop];
+      REQUIRE(change.before.owners.size() == 8);
+      for (std::size_t token = 0; token < 8; ++token) {
+        const std::size_t rank = token < 4 ? token : 7 - token;
+        const auto after = [&](std::size_t hops) {
+          return std::vector{static_cast<std::int64_t>((rank + hops) % 4)};
+        };
+        CHECK(change.before.owners[token].front() == after(hop));
+        CHECK(change.after.owners[token].front() == after(hop + 1));
+      }
+    }
+  }
 }
 
 TEST_CASE("owners of a shape that the group does not divide are refused", "[unit]") {
