@@ -41,6 +41,12 @@ void add_trace(po::options_description& options) {
       "gzip", po::bool_switch(), "compress it, as -o FILE.gz does");
 }
 
+void add_one_plan(po::options_description& options) {
+  options.add_options()("plan",
+                        po::value<std::string>()->value_name("NAME"),
+                        "the plan; may be left out when the study has one");
+}
+
 void add_explain(po::options_description& options) {
   options.add_options()("plan",
                         po::value<std::string>()->value_name("NAME"),
@@ -131,6 +137,22 @@ constexpr std::array kCommands = {
             "  trireme report study.yaml --engine both -o report\n",
             add_engine,
             run_report},
+    Command{"max-seq",
+            "how long a sequence can I train on?",
+            "STUDY.yaml",
+            Writes::result,
+            "  trireme max-seq reports/ulysses-vs-megatron/study.yaml\n"
+            "  trireme max-seq study.yaml --plan hybrid --json\n",
+            add_plan,
+            run_max_seq},
+    Command{"memory",
+            "what fills a GPU's memory over the step?",
+            "STUDY.yaml",
+            Writes::result,
+            "  trireme memory reports/ulysses-vs-megatron/study.yaml --plan hybrid\n"
+            "  trireme memory study.yaml --plan hybrid --csv -o memory.csv\n",
+            add_one_plan,
+            run_memory},
     Command{"legal",
             "which degrees does my framework allow for this model and number of GPUs?",
             "",

@@ -38,6 +38,8 @@ ExitCode run_sweep(const Invocation& call);
 ExitCode run_explain(const Invocation& call);
 ExitCode run_verify(const Invocation& call);
 ExitCode run_validate(const Invocation& call);
+ExitCode run_max_seq(const Invocation& call);
+ExitCode run_memory(const Invocation& call);
 ExitCode run_report(const Invocation& call);
 ExitCode run_legal(const Invocation& call);
 ExitCode run_models(const Invocation& call);

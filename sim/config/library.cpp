@@ -27,7 +27,8 @@ struct KindRow {
 constexpr KindRow kKinds[] = {{PresetKind::model, "model", "models/"},
                               {PresetKind::gpu, "GPU", "topologies/gpus/"},
                               {PresetKind::cluster, "cluster", "topologies/clusters/"},
-                              {PresetKind::profile, "profile", "topologies/profiles/"}};
+                              {PresetKind::profile, "profile", "topologies/profiles/"},
+                              {PresetKind::memory, "memory table", "topologies/memory/"}};
 
 const KindRow& row_of(PresetKind kind) {
   const KindRow& row = kKinds[static_cast<std::size_t>(kind)];

@@ -1,4 +1,4 @@
-// Presets and files by name: models, GPUs, clusters and profiles.
+// Presets and files by name: models, GPUs, clusters, profiles and what a GPU holds beyond tensors.
 //
 // A reference in a file is one of: the name of a preset, the name of a file (with a '/' or ending
 // in .yaml; relative to the file that names it), an inline map, or `{use: preset-or-file, ...}`
@@ -26,7 +26,7 @@ struct DataSource {
   std::optional<std::filesystem::path> directory;
 };
 
-enum class PresetKind : std::uint8_t { model, gpu, cluster, profile };
+enum class PresetKind : std::uint8_t { model, gpu, cluster, profile, memory };
 
 /// A reference followed to its end.
 struct Resolved {

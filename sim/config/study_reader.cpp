@@ -16,6 +16,7 @@
 #include "sim/config/cluster.h"
 #include "sim/config/loss.h"
 #include "sim/config/map_reader.h"
+#include "sim/config/memory.h"
 #include "sim/config/model.h"
 #include "sim/config/plan_presets.h"
 #include "sim/config/recompute.h"
@@ -32,7 +33,7 @@ using Defaults = std::vector<std::string>;
 
 /// What `defaults` may set for every plan, and a plan for itself.
 constexpr std::string_view kSharedOptions[] = {
-    "optimizer", "recompute", "loss", "attention", "overlap"};
+    "optimizer", "recompute", "loss", "attention", "allocator", "overlap"};
 
 constexpr Choice<std::string_view> kOptimizerWords[] = {{"adamw", "adamw"}};
 constexpr Choice<std::string_view> kRecipeWords[] = {{"bf16-fp32-main", "bf16-fp32-main"}};
@@ -91,6 +92,7 @@ void read_shared_options(const Node& options, Defaults* defaults, PlanSpec& plan
   plan.recompute = read_recompute(map);
   read_loss(child("loss", {"implementation", "chunks", "logits"}), plan);
   plan.attention = map.optional("attention", word_of(kAttentionWords), "flash2");
+  plan.allocator = map.optional("allocator", word_of(kAllocatorWords), "native");
   plan.overlap = read_overlap(child("overlap", {"parameters", "gradients", "tensor_parallel"}));
 }
 
@@ -394,18 +396,10 @@ struct Product {
   double limit = kLargestProduct;
 };
 
-void refuse_beyond_limit(const Product& product) {
-  if (product.value > product.limit) {
-    refuse(*product.where,
-           fmt::format(
-               "the numbers are too large together: {} is {:.3g}", product.name, product.value),
-           fmt::format("keep this product below {:.3g}", product.limit));
-  }
-}
-
 /// Each number is within kBounds; here their products are held below 2^55, in double precision as
-/// the exact ones might overflow.
-void check_products(const StudySpec& study) {
+/// the exact ones might overflow. Calls `see(product)` for each.
+template <class See>
+void for_each_product(const StudySpec& study, See see) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const ModelSpec& model = study.model;
   const double query_width = real(model.heads.value) * real(model.head_dim.value);
@@ -413,37 +407,61 @@ void check_products(const StudySpec& study) {
                                   3 * query_width,
                                   2 * real(model.mlp_width.value),
                                   real(model.vocabulary.value)});
-  refuse_beyond_limit({"layers x hidden x the widest of the layers' outputs",
-                       real(model.layers.value) * real(model.hidden.value) * widest,
-                       &model.layers.where});
+  see(Product{"layers x hidden x the widest of the layers' outputs",
+              real(model.layers.value) * real(model.hidden.value) * widest,
+              &model.layers.where});
   const double sequence = real(study.workload.sequence.value.value());
   const double micro_batch = real(study.workload.micro_batch.value);
   const double gpus = real(study.cluster.nodes.value) * real(study.cluster.gpus_per_node.value);
-  refuse_beyond_limit({"nodes x GPUs of a node", gpus, &study.cluster.nodes.where, kMostGpus});
+  see(Product{"nodes x GPUs of a node", gpus, &study.cluster.nodes.where, kMostGpus});
   const auto& global_batch = study.workload.global_batch;
   const double step_sequences = global_batch ? real(global_batch->value) : micro_batch * gpus;
-  refuse_beyond_limit({"sequences of a step x sequence",
-                       std::max(step_sequences, micro_batch) * sequence,
-                       &study.workload.sequence.where});
+  see(Product{"sequences of a step x sequence",
+              std::max(step_sequences, micro_batch) * sequence,
+              &study.workload.sequence.where});
   const double rank_sequences = global_batch ? step_sequences : micro_batch;
-  refuse_beyond_limit(
-      {"layers x sequences of a rank x sequence x the widest of the layers' outputs",
-       real(model.layers.value) * std::max(rank_sequences, micro_batch) * sequence * widest,
-       &study.workload.sequence.where});
+  see(Product{"layers x sequences of a rank x sequence x the widest of the layers' outputs",
+              real(model.layers.value) * std::max(rank_sequences, micro_batch) * sequence * widest,
+              &study.workload.sequence.where});
   for (const PlanSpec& plan : study.plans) {
     const double data_parallel = plan.data_parallel ? real(plan.data_parallel->value) : 1.0;
-    refuse_beyond_limit({"the product of the degrees",
-                         real(plan.ulysses.value) * real(plan.sequence_gather.value) *
-                             real(plan.ring.value) * real(plan.context_parallel.value) *
-                             real(plan.tensor_parallel.value) *
-                             real(plan.mlp_tensor_parallel.value) * data_parallel,
-                         &plan.where});
+    see(Product{"the product of the degrees",
+                real(plan.ulysses.value) * real(plan.sequence_gather.value) *
+                    real(plan.ring.value) * real(plan.context_parallel.value) *
+                    real(plan.tensor_parallel.value) * real(plan.mlp_tensor_parallel.value) *
+                    data_parallel,
+                &plan.where});
     if (plan.attention == AttentionKernel::unfused) {
-      refuse_beyond_limit({"micro_batch x heads x sequence x sequence",
-                           micro_batch * real(model.heads.value) * sequence * sequence,
-                           &study.workload.sequence.where});
+      see(Product{"micro_batch x heads x sequence x sequence",
+                  micro_batch * real(model.heads.value) * sequence * sequence,
+                  &study.workload.sequence.where});
     }
   }
+}
+
+void check_products(const StudySpec& study) {
+  for_each_product(study, [](const Product& product) {
+    if (product.value > product.limit) {
+      refuse(*product.where,
+             fmt::format(
+                 "the numbers are too large together: {} is {:.3g}", product.name, product.value),
+             fmt::format("keep this product below {:.3g}", product.limit));
+    }
+  });
+}
+
+/// What `memory` names, or the table that is built in.
+MemorySpec read_memory_of(const MapReader& study, const Library& library) {
+  constexpr std::string_view kBuiltIn = "public";
+  const Node* const written = study.find("memory");
+  if (written == nullptr) {
+    study.echo_default("memory", kBuiltIn);
+  }
+  const Resolved resolved =
+      library.resolve(PresetKind::memory,
+                      written == nullptr ? make_text(std::string(kBuiltIn), Position{}) : *written,
+                      "inline");
+  return read_memory(resolved.node, resolved.name);
 }
 
 /// A title, on one line.
@@ -456,6 +474,15 @@ std::string parse_study_name(std::string_view text) {
 
 }  // namespace
 
+bool within_limits(const StudySpec& study) {
+  const Bound* const row = std::find_if(
+      std::begin(kBounds), std::end(kBounds), [](const Bound& b) { return b.key == "sequence"; });
+  bool within = study.workload.sequence.value.value() <= row->highest;
+  for_each_product(
+      study, [&](const Product& product) { within = within && product.value <= product.limit; });
+  return within;
+}
+
 StudySpec read_study(const Node& root, const Library& library) {
   StudySpec study;
   Defaults* const defaults = &study.defaults_used;
@@ -465,6 +492,7 @@ StudySpec read_study(const Node& root, const Library& library) {
                        "name",
                        "model",
                        "cluster",
+                       "memory",
                        "workload",
                        "defaults",
                        "plans",
@@ -478,6 +506,7 @@ StudySpec read_study(const Node& root, const Library& library) {
                    .value_or(printable(std::filesystem::path(study.file).stem().string()));
   study.model = read_model(map.node("model"), library, defaults);
   study.cluster = read_cluster(map.node("cluster"), library, defaults);
+  study.memory = read_memory_of(map, library);
   study.workload = read_workload(MapReader(map.node("workload"),
                                            "workload",
                                            {"sequence", "micro_batch", "global_batch", "causal"},

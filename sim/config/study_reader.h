@@ -11,4 +11,7 @@ namespace trireme::config {
 /// located, for what interface.md calls bad input; whether a plan is legal is not asked here.
 [[nodiscard]] StudySpec read_study(const Node& root, const Library& library);
 
+/// Whether the sizes of a study whose length was changed are still ones that a file may state.
+[[nodiscard]] bool within_limits(const StudySpec& study);
+
 }  // namespace trireme::config

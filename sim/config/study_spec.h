@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/config/cluster_spec.h"
+#include "sim/config/memory_spec.h"
 #include "sim/config/model_spec.h"
 #include "sim/config/node.h"
 #include "sim/config/profile_spec.h"
@@ -139,6 +140,7 @@ struct PlanSpec {
   std::int64_t loss_chunks = kAutomatic;        // of the chunked loss
   ElementType logits_type = ElementType::fp32;  // in which eager and chunked losses are computed
   AttentionKernel attention = AttentionKernel::flash2;
+  Allocator allocator = Allocator::native;
   OverlapSpec overlap;
 };
 
@@ -197,6 +199,7 @@ struct StudySpec {
   std::string file;
   ModelSpec model;
   ClusterSpec cluster;
+  MemorySpec memory;
   WorkloadSpec workload;
   std::vector<PlanSpec> plans;
   std::vector<SweepPoint> sweep;  // every point of the grid, or the rows of a list of maps

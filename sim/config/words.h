@@ -32,6 +32,8 @@ inline constexpr Choice<AttentionKernel> kAttentionWords[] = {
     {"flash3", AttentionKernel::flash3},
     {"cudnn", AttentionKernel::cudnn},
     {"unfused", AttentionKernel::unfused}};
+inline constexpr Choice<Allocator> kAllocatorWords[] = {
+    {"native", Allocator::native}, {"expandable_segments", Allocator::expandable_segments}};
 inline constexpr Choice<ExchangeKind> kExchangeWords[] = {{"packed", ExchangeKind::packed},
                                                           {"separate", ExchangeKind::separate}};
 inline constexpr Choice<KvRepeat> kKvRepeatWords[] = {{"minimal", KvRepeat::minimal},

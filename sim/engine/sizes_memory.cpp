@@ -269,6 +269,7 @@ std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
 
 ledger::MemoryLedger read_memory(const Program& program) {
   ledger::MemoryLedger memory;
+  memory.resident = resident_bytes(program);
   const PeakPath path = path_to_peak(program);
   memory.instant = instant_name(program, path);
   for_each_alive(program, path, [&](const Tensor& tensor, std::int64_t instances) {

@@ -80,6 +80,7 @@ struct ByteEntry {
 /// Peak memory of one rank in a steady step, and what fills it.
 struct MemoryLedger {
   Bytes allocated;
+  Bytes resident;  // of it, what is there at the beginning and at the end of the step
   std::string instant;
   PerItem<Bytes> by_item{};
 };

@@ -12,18 +12,11 @@
 
 #include "sim/core/vocabulary.h"
 #include "sim/ledger/critical_path.h"
+#include "sim/ledger/device_memory.h"
 #include "sim/ledger/ledger.h"
 #include "sim/units/units.h"
 
 namespace trireme::ledger {
-
-enum class Verdict : std::uint8_t { fits, does_not_fit, illegal };
-inline constexpr std::array<std::string_view, 3> kVerdictNames = {
-    "fits", "does_not_fit", "illegal"};
-
-constexpr std::string_view name(Verdict value) {
-  return name_in(kVerdictNames, value);
-}
 
 /// What most of a step's seconds go to.
 enum class Bound : std::uint8_t { attention, matrix_products, memory_bound_kernels, communication };
@@ -73,6 +66,7 @@ struct ReaderSteps {
 struct PlanNumbers {
   ByteLedger bytes;  // of the rank that sends most
   MemoryLedger memory;
+  DeviceMemory device;
   FlopLedger flops;
   std::optional<StepResult> step;  // empty when the profile does not know a kernel's seconds
   ReaderSteps by_reader;
@@ -89,6 +83,7 @@ struct PlanResult {
   Bytes capacity;                      // of one GPU
   std::optional<PlanNumbers> numbers;  // empty for an illegal plan
   std::optional<Seconds> law;          // of the study's law, when it has one
+  std::optional<Lever> next_lever;     // of a plan that does not fit, or is tight
 };
 
 /// Where the order of two plans' step times changes along the swept key.
@@ -99,12 +94,13 @@ struct Crossover {
   double at = 0;  // interpolated value of the key
 };
 
-/// Where a plan stops fitting along the swept key.
+/// Where a plan stops fitting along the swept key. Between the two it may be tight.
 struct MemoryWall {
   std::string plan;
   std::string key;
   std::optional<PointValue> last_that_fits;  // empty when not even the first does
-  PointValue first_that_does_not;
+  std::optional<PointValue> first_tight;
+  std::optional<PointValue> first_that_does_not;  // empty when all that follow are tight
 };
 
 /// A requirement of the study that does not hold: that the plan fits, or does not; or else that

@@ -145,14 +145,28 @@ Json sent_bytes(const ByteLedger* bytes) {
   return sent;
 }
 
-Json peak_memory(const ledger::MemoryLedger* memory) {
+Json peak_memory(const ledger::PlanNumbers* numbers) {
+  const ledger::MemoryLedger* memory = numbers == nullptr ? nullptr : &numbers->memory;
+  const auto of_device = [&](auto bytes_of) {
+    return numbers == nullptr ? Json(nullptr) : Json(bytes_of(numbers->device).value());
+  };
   Json peak;
   peak["allocated"] = memory == nullptr ? Json(nullptr) : Json(memory->allocated.value());
-  peak["reserved"] = nullptr;
-  peak["device"] = nullptr;
+  peak["reserved"] = of_device([](const auto& d) { return d.reserved; });
+  peak["reserved_low"] = of_device([](const auto& d) { return d.reserved_low; });
+  peak["reserved_high"] = of_device([](const auto& d) { return d.reserved_high; });
+  peak["outside"] =
+      by_name(ledger::kOutsideItemNames, numbers == nullptr ? nullptr : &numbers->device.outside);
+  peak["device"] = of_device([](const auto& d) { return d.total(); });
   peak["instant"] = memory == nullptr ? Json(nullptr) : Json(memory->instant);
   peak["by_item"] = by_name(kMemoryItemNames, memory == nullptr ? nullptr : &memory->by_item);
   return peak;
+}
+
+Json lever_object(const std::optional<ledger::Lever>& lever) {
+  return {{"change", lever ? Json(lever->change) : Json(nullptr)},
+          {"saves_bytes", lever ? Json(lever->saves.value()) : Json(nullptr)},
+          {"verdict", lever ? Json(name(lever->verdict)) : Json(nullptr)}};
 }
 
 Json point_object(const std::vector<PointValue>& point) {
@@ -177,8 +191,9 @@ Json row_object(const PlanResult& row, bool with_law = false) {
   object["what_if"] = row.what_if;
   object["rank_class"] = numbers == nullptr ? Json(nullptr) : Json(row.rank_class);
   object["sent_bytes_per_rank"] = sent_bytes(numbers == nullptr ? nullptr : &numbers->bytes);
-  object["peak_memory_bytes"] = peak_memory(numbers == nullptr ? nullptr : &numbers->memory);
+  object["peak_memory_bytes"] = peak_memory(numbers);
   object["capacity_bytes"] = row.capacity.value();
+  object["next_lever"] = lever_object(row.next_lever);
   object["step_time_seconds"] = of_step([](const auto& s) { return s.time.step.value(); });
   object["step_time_band"] = nullptr;
   if (with_law) {
@@ -239,14 +254,16 @@ Json trends_of(const ledger::StudyResult& result) {
 }
 
 Json walls_of(const ledger::StudyResult& result) {
+  const auto value_or_null = [](const std::optional<PointValue>& point) {
+    return point ? to_json_value(point->value) : Json(nullptr);
+  };
   Json walls = Json::array();
   for (const ledger::MemoryWall& wall : result.walls) {
-    walls.push_back(
-        {{"plan", wall.plan},
-         {"key", wall.key},
-         {"last_that_fits",
-          wall.last_that_fits ? to_json_value(wall.last_that_fits->value) : Json(nullptr)},
-         {"first_that_does_not", to_json_value(wall.first_that_does_not.value)}});
+    walls.push_back({{"plan", wall.plan},
+                     {"key", wall.key},
+                     {"last_that_fits", value_or_null(wall.last_that_fits)},
+                     {"first_tight", value_or_null(wall.first_tight)},
+                     {"first_that_does_not", value_or_null(wall.first_that_does_not)}});
   }
   return walls;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/report/memory_words.h"
 #include "sim/report/numbers.h"
 
 namespace trireme::report {
@@ -20,12 +21,6 @@ namespace {
 
 constexpr const char* kUnknown = "-";
 
-std::string words(std::string_view name_with_underscores) {
-  std::string text(name_with_underscores);
-  std::replace(text.begin(), text.end(), '_', ' ');
-  return text;
-}
-
 const StepResult* step_of(const PlanResult& row) {
   return row.numbers && row.numbers->step ? &*row.numbers->step : nullptr;
 }
@@ -34,32 +29,12 @@ bool runs(const PlanResult& row) {
   return row.verdict == Verdict::fits && step_of(row) != nullptr;
 }
 
-/// "needs 93.10 GiB of 79.20 GiB (backward, ...); the largest items are ..."
-std::string too_large(const ledger::MemoryLedger& memory, Bytes capacity) {
-  constexpr std::size_t kItemsNamed = 3;
-  std::array<std::size_t, kMemoryItemNames.size()> order{};
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return memory.by_item[a] > memory.by_item[b];
-  });
-  std::string largest;
-  for (std::size_t i = 0; i < kItemsNamed; ++i) {
-    largest += fmt::format("{}{} {} GiB",
-                           i == 0 ? "" : ", ",
-                           kMemoryItemNames[order[i]],
-                           gibibytes(memory.by_item[order[i]]));
-  }
-  return fmt::format("needs {} GiB of {} GiB ({}); the largest items are {}",
-                     gibibytes(memory.allocated),
-                     gibibytes(capacity),
-                     memory.instant,
-                     largest);
-}
-
 std::string_view verdict_in_words(Verdict verdict) {
   switch (verdict) {
     case Verdict::fits:
       return "it fits";
+    case Verdict::tight:
+      return "it is tight";
     case Verdict::does_not_fit:
       return "it does not fit";
     case Verdict::illegal:
@@ -250,6 +225,7 @@ void add_sizes(const PlanResult& row,
                const std::vector<LinkClass>& links,
                std::vector<std::string>& cells) {
   cells.push_back(row.numbers ? gibibytes(row.numbers->memory.allocated) : kUnknown);
+  cells.push_back(row.numbers ? range_in_gibibytes(row.numbers->device) : kUnknown);
   cells.push_back(gibibytes(row.capacity));
   cells.push_back(row.numbers ? gibibytes(row.numbers->bytes.sent) : kUnknown);
   for (const LinkClass link : links) {
@@ -376,6 +352,7 @@ Table results_table(const std::vector<PlanResult>& rows) {
                        {{"plan", Align::left},
                         {"verdict", Align::left},
                         {"peak GiB", Align::right},
+                        {"device GiB", Align::right},
                         {"of GiB", Align::right},
                         {"sent GiB", Align::right}});
   const std::vector<LinkClass> links = links_in_use(rows);
@@ -418,16 +395,7 @@ std::vector<std::string> trend_sentences(const ledger::StudyResult& result) {
                                     crossing.above));
   }
   for (const ledger::MemoryWall& wall : result.walls) {
-    sentences.push_back(wall.last_that_fits
-                            ? fmt::format("memory wall of {}: {} {} fits, {} does not",
-                                          wall.plan,
-                                          wall.key,
-                                          wall.last_that_fits->text,
-                                          wall.first_that_does_not.text)
-                            : fmt::format("memory wall of {}: not even {} {} fits",
-                                          wall.plan,
-                                          wall.key,
-                                          wall.first_that_does_not.text));
+    sentences.push_back(wall_sentence(wall));
   }
   return sentences;
 }
@@ -448,10 +416,17 @@ std::string why_the_others_lose(const std::vector<PlanResult>& rows) {
       case Verdict::illegal:
         text += fmt::format("{} is illegal", row.plan);
         break;
+      case Verdict::tight:
+        text += fmt::format("{} is tight ({} to {} of {})",
+                            row.plan,
+                            human(row.numbers->device.total_low()),
+                            human(row.numbers->device.total_high()),
+                            human(row.capacity));
+        break;
       case Verdict::does_not_fit:
         text += fmt::format("{} does not fit ({} of {})",
                             row.plan,
-                            human(row.numbers->memory.allocated),
+                            human(row.numbers->device.total_low()),
                             human(row.capacity));
         break;
       case Verdict::fits:
@@ -470,12 +445,11 @@ std::string engine_in_words(ledger::Engine engine) {
 
 std::vector<std::string> reasons_of(const PlanResult& row) {
   std::vector<std::string> reasons;
-  if (row.numbers && row.verdict == Verdict::fits) {
-    reasons.emplace_back(
-        "allocated memory is within the capacity; reserved memory and what lies outside the "
-        "allocator are not modelled yet");
-  } else if (row.numbers) {
-    reasons.push_back(too_large(row.numbers->memory, row.capacity));
+  if (row.numbers) {
+    reasons.push_back(memory_in_words(row.numbers->memory, row.numbers->device, row.capacity));
+  }
+  if (row.next_lever) {
+    reasons.push_back(in_words(*row.next_lever));
   }
   reasons.insert(reasons.end(), row.reasons.begin(), row.reasons.end());
   return reasons;
@@ -545,7 +519,7 @@ std::vector<std::string> problems(const std::vector<PlanResult>& rows) {
 std::vector<std::string> remarks(const std::vector<PlanResult>& rows) {
   std::vector<std::string> lines;
   for (const PlanResult& row : rows) {
-    for (const std::string& reason : reasons_of(row)) {
+    for (const std::string& reason : row.reasons) {
       if (runs(row) && std::find(lines.begin(), lines.end(), reason) == lines.end()) {
         lines.push_back(reason);
       }
@@ -611,8 +585,8 @@ std::string to_markdown(const ledger::StudyResult& result,
   }
   text += "\n## What is not modelled\n\n";
   text +=
-      bullets({"memory that an allocator reserves beyond what tensors take, and memory outside "
-               "the allocator (CUDA context, NCCL buffers, library workspaces)",
+      bullets({"fragmentation of an allocator's memory: what it reserves is a measured share of "
+               "what tensors take, with its spread",
                "what a framework holds or computes beyond the closed forms of a plan",
                "sizes of a framework's buckets: what is hidden is hidden a block at a time",
                result.engine == ledger::Engine::analytic

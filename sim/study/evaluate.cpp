@@ -12,7 +12,9 @@
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
+#include "sim/study/device_memory.h"
 #include "sim/study/event_limits.h"
+#include "sim/study/levers.h"
 #include "sim/study/nccl.h"
 #include "sim/study/point.h"
 #include "sim/study/rates.h"
@@ -100,10 +102,12 @@ PlanResult evaluate_at(const config::StudySpec& study,
   numbers.memory = engine::read_memory(program);
   numbers.flops = engine::read_flops(program);
   result.rank_class = "the largest";
-  if (numbers.memory.allocated <= result.capacity) {
-    result.verdict = Verdict::fits;
-  } else {
-    result.verdict = Verdict::does_not_fit;
+  numbers.device = device_memory(program, numbers.memory, study, spec);
+  result.verdict = memory_verdict(numbers.memory.allocated, numbers.device, result.capacity);
+  if (result.verdict != Verdict::fits) {
+    if (auto changed = next_lever(study, spec, numbers.device)) {
+      result.next_lever = std::move(changed->lever);
+    }
   }
   const plan::ModelShape& model = resolution.plan.model;
   if (model.learned_positions > 0 && resolution.plan.sequence > model.learned_positions) {

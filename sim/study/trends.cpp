@@ -140,21 +140,23 @@ std::vector<ledger::MemoryWall> find_memory_walls(std::span<const PlanResult> ro
   }
   std::vector<ledger::MemoryWall> walls;
   for (const Series& series : series_along(rows, *key)) {
-    const PlanResult* last_that_fits = nullptr;
+    ledger::MemoryWall wall;
+    wall.plan = series.plan;
+    wall.key = rows.front().point[*key].key;
     for (const Series::At& at : series.points) {
+      const ledger::PointValue& value = at.row->point[*key];
       if (at.row->verdict == Verdict::fits) {
-        last_that_fits = at.row;
+        wall.last_that_fits = value;
+        wall.first_tight.reset();
+      } else if (at.row->verdict == Verdict::tight && !wall.first_tight) {
+        wall.first_tight = value;
       } else if (at.row->verdict == Verdict::does_not_fit) {
-        ledger::MemoryWall wall;
-        wall.plan = series.plan;
-        wall.key = at.row->point[*key].key;
-        if (last_that_fits != nullptr) {
-          wall.last_that_fits = last_that_fits->point[*key];
-        }
-        wall.first_that_does_not = at.row->point[*key];
-        walls.push_back(std::move(wall));
+        wall.first_that_does_not = value;
         break;
       }
+    }
+    if (wall.first_tight || wall.first_that_does_not) {
+      walls.push_back(std::move(wall));
     }
   }
   return walls;

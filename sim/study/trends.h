@@ -22,7 +22,8 @@ namespace trireme::study {
 [[nodiscard]] std::vector<ledger::Crossover> find_crossovers(
     std::span<const ledger::PlanResult> rows);
 
-/// For each plan that stops fitting, the last value along the key that fits and the next.
+/// For each plan that stops fitting, the last value along the key that fits, the first behind it
+/// that is tight and the first that does not fit.
 [[nodiscard]] std::vector<ledger::MemoryWall> find_memory_walls(
     std::span<const ledger::PlanResult> rows);
 

@@ -124,7 +124,8 @@ plans:
                               .base();
   CHECK(
       study.defaults_used ==
-      std::vector<std::string>{"workload.micro_batch: 1",
+      std::vector<std::string>{"memory: public",
+                               "workload.micro_batch: 1",
                                "workload.global_batch: one micro batch on each data-parallel rank",
                                "workload.causal: true",
                                "plans.a.degree: 8",
@@ -140,6 +141,7 @@ plans:
                                "defaults.recompute: none",
                                "defaults.loss.implementation: fused",
                                "defaults.attention: flash2",
+                               "defaults.allocator: native",
                                "defaults.overlap.parameters: framework",
                                "defaults.overlap.gradients: framework",
                                "defaults.overlap.tensor_parallel: none",

@@ -42,6 +42,10 @@ ledger::StudyResult two_rows() {
       Bytes(1));
   numbers.memory.allocated = Bytes(70);
   numbers.memory.instant = "backward";
+  numbers.device.reserved = Bytes(73);
+  numbers.device.reserved_low = Bytes(71);
+  numbers.device.reserved_high = Bytes(75);
+  numbers.device.outside[index(ledger::OutsideItem::nccl_rings)] = Bytes(4);
   numbers.memory.by_item[index(MemoryItem::temporaries)] = Bytes(70);
   ledger::StepResult& step = numbers.step.emplace();
   step.time.step = Seconds(1.0 / 3);
@@ -85,7 +89,11 @@ TEST_CASE("a row's sent bytes are booked under every heading and sum to the tota
   CHECK(sent["by_link"]["nvlink"] == 13);
   CHECK(sent["by_link"]["nic"] == 4);
   CHECK(row["peak_memory_bytes"]["allocated"] == 70);
-  CHECK(row["peak_memory_bytes"]["reserved"].is_null());
+  CHECK(row["peak_memory_bytes"]["reserved"] == 73);
+  CHECK(row["peak_memory_bytes"]["reserved_high"] == 75);
+  CHECK(row["peak_memory_bytes"]["outside"]["nccl_rings"] == 4);
+  CHECK(row["peak_memory_bytes"]["device"] == 77);
+  CHECK(row["next_lever"]["change"].is_null());
   CHECK(row["step_time_seconds"].dump() == "0.333333333");
   CHECK(row["step_time_band"].is_null());
   CHECK(row["bound_by"] == "communication");
@@ -125,9 +133,8 @@ TEST_CASE("CSV has the fields of the JSON, one line a row", "[unit]") {
   const std::string titles = text.substr(0, text.find('\n'));
   CHECK(titles.starts_with("plan,point.workload.sequence,verdict,reasons,what_if,rank_class,"));
   CHECK(titles.find("sent_bytes_per_rank.by_link.nic") != std::string::npos);
-  CHECK(text.find("\na,1024,fits,allocated memory is within the capacity; reserved memory and what "
-                  "lies outside the allocator are not modelled yet; because,,the "
-                  "largest,17,17,10,0,6,1,") != std::string::npos);
+  CHECK(text.find("gradients 0.00 GiB; because\",,the largest,17,17,10,0,6,1,") !=
+        std::string::npos);
   CHECK(text.find("\nb,1024,illegal,\"x, y; z\",,") != std::string::npos);
 }
 

@@ -16,6 +16,9 @@ ledger::PlanResult row(const std::string& plan, std::int64_t tokens, double seco
   ledger::PlanNumbers& numbers = result.numbers.emplace();
   numbers.bytes.book({}, Bytes(2 * kGiB), Bytes(0), Bytes(2 * kGiB));
   numbers.memory.allocated = Bytes(10 * kGiB);
+  numbers.device.reserved_low = Bytes(11 * kGiB);
+  numbers.device.reserved_high = Bytes(13 * kGiB);
+  numbers.device.outside[ledger::index(ledger::OutsideItem::cuda_context)] = Bytes(kGiB);
   ledger::StepResult& step = numbers.step.emplace();
   step.time.step = Seconds(seconds);
   step.time.exposed_communication = Seconds(waits);
@@ -34,13 +37,14 @@ ledger::PlanResult illegal(const std::string& plan, std::int64_t tokens) {
 
 TEST_CASE("columns are the keys that vary and the links in use", "[unit]") {
   CHECK(to_terminal(results_table({row("a", 1024, 1, 0), illegal("b", 1024)}), false) ==
-        "plan  verdict  peak GiB  of GiB  sent GiB  NVLink GiB  step  tokens/s/GPU     MFU  bound "
-        "by\n"
-        "----  -------  --------  ------  --------  ----------  ----  ------------  ------  "
-        "---------\n"
-        "a     fits        10.00   80.00      2.00        2.00   1 s         1,234  50.0 %  "
-        "attention\n"
-        "b     illegal         -   80.00         -           -     -             -       -  -\n");
+        "plan  verdict  peak GiB   device GiB  of GiB  sent GiB  NVLink GiB  step  tokens/s/GPU  "
+        "   MFU  bound by\n"
+        "----  -------  --------  -----------  ------  --------  ----------  ----  ------------  "
+        "------  ---------\n"
+        "a     fits        10.00  12.00-14.00   80.00      2.00        2.00   1 s         1,234  "
+        "50.0 %  attention\n"
+        "b     illegal         -            -   80.00         -           -     -             -  "
+        "     -  -\n");
   const Table two = results_table({row("a", 1024, 1, 0), row("a", 2048, 2, 0)});
   CHECK(two.columns.front().title == "workload.sequence");
   CHECK(two.rows[1].front() == "2K");
@@ -73,6 +77,7 @@ TEST_CASE("columns of seconds are those that some row fills", "[unit]") {
   CHECK(titles == std::vector<std::string>{"plan",
                                            "verdict",
                                            "peak GiB",
+                                           "device GiB",
                                            "of GiB",
                                            "sent GiB",
                                            "NVLink GiB",
@@ -84,13 +89,13 @@ TEST_CASE("columns of seconds are those that some row fills", "[unit]") {
                                            "tokens/s/GPU",
                                            "MFU",
                                            "bound by"});
-  CHECK(table.rows[0][6] == "2 s");
-  CHECK(table.rows[0][7] == "1 s");
-  CHECK(table.rows[0][8] == "987.65 ms");
-  CHECK(table.rows[0][9] == "1 s");
-  CHECK(table.rows[0][10] == "1.0123 s");
-  CHECK(table.rows[1][6] == "-");
-  CHECK(table.rows[1][10] == "-");
+  CHECK(table.rows[0][7] == "2 s");
+  CHECK(table.rows[0][8] == "1 s");
+  CHECK(table.rows[0][9] == "987.65 ms");
+  CHECK(table.rows[0][10] == "1 s");
+  CHECK(table.rows[0][11] == "1.0123 s");
+  CHECK(table.rows[1][7] == "-");
+  CHECK(table.rows[1][11] == "-");
 }
 
 TEST_CASE("what is otherwise in every row is said with the table", "[unit]") {
@@ -127,13 +132,18 @@ TEST_CASE("a plan that does not fit names its largest items", "[unit]") {
   memory.by_item[ledger::index(MemoryItem::parameters)] = Bytes(30 * kGiB);
   memory.by_item[ledger::index(MemoryItem::saved_activations)] = Bytes(60 * kGiB);
   memory.by_item[ledger::index(MemoryItem::gradients)] = Bytes(10 * kGiB);
+  large.numbers->device.reserved_low = Bytes(101 * kGiB);
+  large.numbers->device.reserved_high = Bytes(108 * kGiB);
+  large.next_lever = {"recompute: full", Bytes(50 * kGiB), ledger::Verdict::fits};
   large.reasons = {"and more"};
   const std::vector<std::string> reasons = reasons_of(large);
-  REQUIRE(reasons.size() == 2);
+  REQUIRE(reasons.size() == 3);
   CHECK(reasons[0] ==
-        "needs 100.00 GiB of 80.00 GiB (backward); the largest items are saved_activations 60.00 "
-        "GiB, parameters 30.00 GiB, gradients 10.00 GiB");
-  CHECK(reasons[1] == "and more");
+        "needs 102.00 to 109.00 GiB of 80.00 GiB: 100.00 allocated, 101.00 to 108.00 reserved, "
+        "1.00 outside the allocator; fullest in (backward), where the largest items are saved "
+        "activations 60.00 GiB, parameters 30.00 GiB, gradients 10.00 GiB");
+  CHECK(reasons[1] == "next lever: 'recompute: full' saves 50.00 GiB, and the plan fits");
+  CHECK(reasons[2] == "and more");
 }
 
 TEST_CASE("rows of a sweep that name different keys show the whole point", "[unit]") {
@@ -151,7 +161,7 @@ TEST_CASE("rows of a sweep that name different keys show the whole point", "[uni
 TEST_CASE("why the others lose follows from their ledgers", "[unit]") {
   ledger::PlanResult large = row("c", 1024, 0.5, 0);
   large.verdict = ledger::Verdict::does_not_fit;
-  large.numbers->memory.allocated = Bytes(100 * kGiB);
+  large.numbers->device.reserved_low = Bytes(99 * kGiB);
   CHECK(
       why_the_others_lose(
           {row("a", 1024, 3, 2.5), row("b", 1024, 1, 0.5), large, illegal("d", 1024)}) ==
@@ -161,6 +171,10 @@ TEST_CASE("why the others lose follows from their ledgers", "[unit]") {
   slow_attention.numbers->step->time.attention = Seconds(1.5);
   CHECK(why_the_others_lose({slow_attention, row("b", 1024, 1, 0)}) ==
         "b is the fastest that fits: e computes attention for 1.5 s more.");
+  ledger::PlanResult tight = row("f", 1024, 0.5, 0);
+  tight.verdict = ledger::Verdict::tight;
+  CHECK(why_the_others_lose({tight, row("b", 1024, 1, 0)}) ==
+        "b is the fastest that fits: f is tight (12 GiB to 14 GiB of 80 GiB).");
   CHECK(why_the_others_lose({illegal("d", 1024), illegal("e", 1024)}).empty());
   CHECK(why_the_others_lose({row("a", 1024, 1, 0)}).empty());
 }
@@ -175,18 +189,30 @@ TEST_CASE("crossovers and walls are sentences", "[unit]") {
   result.walls = {wall};
   wall.last_that_fits = {"workload.sequence", "1M", std::int64_t{1048576}};
   result.walls.push_back(wall);
+  wall.first_tight = {"workload.sequence", "1.5M", std::int64_t{1572864}};
+  result.walls.push_back(wall);
+  wall.first_that_does_not.reset();
+  result.walls.push_back(wall);
+  wall.last_that_fits.reset();
+  result.walls.push_back(wall);
   const std::vector<std::string> sentences = trend_sentences(result);
-  REQUIRE(sentences.size() == 3);
+  REQUIRE(sentences.size() == 6);
   CHECK(sentences[0] == "parity of a and b at workload.sequence 61K: a is faster below, b above");
   CHECK(sentences[1] == "memory wall of a: not even workload.sequence 2M fits");
   CHECK(sentences[2] == "memory wall of a: workload.sequence 1M fits, 2M does not");
+  CHECK(sentences[3] == "memory wall of a: workload.sequence 1M fits, 1.5M is tight, 2M does not");
+  CHECK(sentences[4] == "memory wall of a: workload.sequence 1M fits, 1.5M is tight");
+  CHECK(sentences[5] == "memory wall of a: not even workload.sequence 1.5M fits, which is tight");
 }
 
 TEST_CASE("a reason that several points share is said once", "[unit]") {
+  ledger::PlanResult first = row("a", 1024, 1, 0);
+  ledger::PlanResult second = row("a", 2048, 1, 0);
+  first.reasons = second.reasons = {"of both rows of a"};
   const std::vector<std::string> lines =
-      remarks({row("a", 1024, 1, 0), illegal("b", 1024), row("a", 2048, 1, 0), illegal("b", 2048)});
+      remarks({first, illegal("b", 1024), second, illegal("b", 2048)});
   REQUIRE(lines.size() == 2);
-  CHECK(lines[0].starts_with("allocated memory is within the capacity"));  // of both rows of a
+  CHECK(lines[0] == "of both rows of a");  // and nothing on the memory of rows that fit
   CHECK(lines[1] == "b (workload.sequence 1K and 1 more), illegal: heads: 5 ranks for 32 heads");
 }
 

@@ -63,6 +63,24 @@ TEST_CASE("plans that keep their order have no crossover, nor have sweeps of two
   CHECK(find_crossovers(rows).empty());
 }
 
+TEST_CASE("between what fits and what does not a plan may be tight", "[unit]") {
+  using ledger::Verdict;
+  const std::vector<ledger::PlanResult> rows = {row("a", 1024, 1),
+                                                row("a", 2048, 1, Verdict::tight),
+                                                row("a", 3072, 1, Verdict::tight),
+                                                row("a", 4096, 1, Verdict::does_not_fit),
+                                                row("b", 1024, 1, Verdict::tight),
+                                                row("b", 2048, 1, Verdict::tight)};
+  const auto walls = find_memory_walls(rows);
+  REQUIRE(walls.size() == 2);
+  CHECK(walls[0].last_that_fits->text == "1024");
+  CHECK(walls[0].first_tight->text == "2048");
+  CHECK(walls[0].first_that_does_not->text == "4096");
+  CHECK_FALSE(walls[1].last_that_fits.has_value());
+  CHECK(walls[1].first_tight->text == "1024");
+  CHECK_FALSE(walls[1].first_that_does_not.has_value());
+}
+
 TEST_CASE("a memory wall stands behind the last length that fits", "[unit]") {
   using ledger::Verdict;
   const std::vector<ledger::PlanResult> rows = {row("a", 4096, 1, Verdict::does_not_fit),
@@ -77,10 +95,10 @@ TEST_CASE("a memory wall stands behind the last length that fits", "[unit]") {
   CHECK(walls[0].plan == "a");
   REQUIRE(walls[0].last_that_fits.has_value());
   CHECK(walls[0].last_that_fits->text == "2048");
-  CHECK(walls[0].first_that_does_not.text == "4096");
+  CHECK(walls[0].first_that_does_not->text == "4096");
   CHECK(walls[1].plan == "c");
   CHECK_FALSE(walls[1].last_that_fits.has_value());
-  CHECK(walls[1].first_that_does_not.text == "1024");
+  CHECK(walls[1].first_that_does_not->text == "1024");
 }
 
 }  // namespace
