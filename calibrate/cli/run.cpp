@@ -1,14 +1,9 @@
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,262 +11,23 @@
 #include "calibrate/cli/commands.h"
 #include "calibrate/cli/cpu_machine.h"
 #include "calibrate/cli/run_gpu.h"
+#include "calibrate/cli/run_options.h"
+#include "calibrate/cli/run_probes.h"
+#include "calibrate/cli/run_progress.h"
 #include "calibrate/harness/cpu_environment.h"
 #include "calibrate/harness/harness.h"
 #include "calibrate/harness/interruption.h"
-#include "calibrate/harness/rank_discovery.h"
-#include "calibrate/harness/rank_link.h"
 #include "calibrate/harness/tcp_link.h"
 #include "calibrate/measurement/measurement_file.h"
-#include "calibrate/probe/cpu/executor_kernels.h"
-#include "sim/core/nearest.h"
 #include "sim/core/printable.h"
 #include "sim/engine/execute/transport.h"
-#include "sim/units/text.h"
-#if TRIREME_WITH_MPI
-#include "calibrate/harness/mpi_link.h"
-#include "calibrate/probe/cpu/executor_collectives.h"
-#include "calibrate/probe/cpu/mpi_collectives.h"
-#endif
 
 namespace trireme::calibrate {
-
-namespace po = boost::program_options;
 
 namespace {
 
 namespace fs = std::filesystem;
 using engine::RankFailure;
-
-/// What the run is at, for messages from any thread.
-class Current {
- public:
-  void set(std::string what) {
-    const std::lock_guard lock(mutex_);
-    what_ = std::move(what);
-  }
-
-  [[nodiscard]] std::string during() {
-    const std::lock_guard lock(mutex_);
-    return what_.empty() ? "" : "; at " + what_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string what_;
-};
-
-Current& current() {
-  static Current value;
-  return value;
-}
-
-void say_failure(const std::string& reason) {
-  say(
-      fmt::format("trireme-calibrate: error: {}{}\nhint: what was measured is kept; the same "
-                  "command goes on from there\n",
-                  reason,
-                  current().during()));
-}
-
-// ---- probes ----
-
-/// What a rank has to measure with.
-struct Machine {
-  RankLink& link;
-  Placement placement;
-#if TRIREME_WITH_MPI
-  engine::MpiCalls* mpi = nullptr;  // null without ranks of MPI
-
-  [[nodiscard]] std::string mpi_name() const {
-    return mpi == nullptr ? "" : mpi_library();
-  }
-#else
-  [[nodiscard]] static std::string mpi_name() {
-    return {};
-  }
-#endif
-};
-
-struct ProbeRow {
-  const char* name;
-  const char* summary;
-  std::unique_ptr<Probe> (*make)(const Machine& machine, Grid grid);  // null: not on this machine
-};
-
-template <std::unique_ptr<Probe> (*make)(Grid grid)>
-std::unique_ptr<Probe> on_any(const Machine& /*machine*/, Grid grid) {
-  return make(grid);
-}
-
-#if TRIREME_WITH_MPI
-
-template <auto make>
-std::unique_ptr<Probe> on_mpi(const Machine& machine, Grid grid) {
-  const bool several = machine.mpi != nullptr && machine.mpi->ranks() > 1;
-  return several ? make(*machine.mpi, machine.placement.ranks_per_host, grid) : nullptr;
-}
-
-#endif
-
-constexpr std::array kProbes = {
-    ProbeRow{"launch", "the executor's own time for an operation", on_any<executor_launch>},
-    ProbeRow{"gemm", "matrix products: forward and both gradients", on_any<executor_gemm>},
-    ProbeRow{"attention", "flash attention, forward and backward", on_any<executor_attention>},
-    ProbeRow{"memory-bound", "norms, pointwise kernels, Adam", on_any<executor_memory_bound>},
-    ProbeRow{"host-copy", "copies in memory", on_any<host_copies>},
-#if TRIREME_WITH_MPI
-    ProbeRow{
-        "collectives", "collectives as step programs execute them", on_mpi<executor_collectives>},
-    ProbeRow{"mpi", "the MPI library's own collectives", on_mpi<mpi_collectives>},
-#endif
-};
-
-std::vector<std::string> names_of_probes(const Invocation& call) {
-  return call.values.count("probe") == 0 ? std::vector<std::string>()
-                                         : call.values["probe"].as<std::vector<std::string>>();
-}
-
-std::vector<std::unique_ptr<Probe>> chosen_probes(const Invocation& call,
-                                                  const Machine& machine,
-                                                  Grid grid) {
-  const std::vector<std::string> names = names_of_probes(call);
-  std::vector<std::string> known;
-  for (const ProbeRow& row : kProbes) {
-    known.emplace_back(row.name);
-  }
-  for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      refuse(fmt::format("--probe: {} is not known", in_quotes(name)), hint_near(name, known));
-    }
-  }
-  std::vector<std::unique_ptr<Probe>> probes;
-  for (const ProbeRow& row : kProbes) {
-    const bool asked = std::find(names.begin(), names.end(), row.name) != names.end();
-    if (!names.empty() && !asked) {
-      continue;
-    }
-    std::unique_ptr<Probe> probe = row.make(machine, grid);
-    if (probe) {
-      probes.push_back(std::move(probe));
-    } else if (asked) {
-      refuse(fmt::format("--probe {}: needs several ranks of MPI", row.name),
-             "mpirun -n 8 trireme-calibrate run ...");
-    }
-  }
-  return probes;
-}
-
-// ---- progress ----
-
-/// A line on a terminal that is written over; nothing elsewhere.
-class Progress final : public HarnessObserver {
- public:
-  explicit Progress(bool speaks)
-      : shows_(speaks && ::isatty(STDERR_FILENO) != 0), start_(Clock::now()) {}
-
-  ~Progress() override { clear(); }
-
-  void begin(const Point& point, std::int64_t at, std::int64_t of) override {
-    current().set(in_words(point));
-    if (!shows_) {
-      return;
-    }
-    clear();
-    ++begun_;
-    const std::chrono::duration<double> elapsed = Clock::now() - start_;
-    const double each =
-        elapsed.count() / static_cast<double>(std::max<std::int64_t>(begun_ - 1, 1));
-    const std::string left =
-        begun_ == 1
-            ? ""
-            : fmt::format(", about {} left", minutes(each * static_cast<double>(of - at + 1)));
-    constexpr std::size_t kWidth = 79;
-    say(fmt::format("[{}/{}{}] {}", at, of, left, in_words(point)).substr(0, kWidth));
-    dirty_ = true;
-  }
-
-  void left_out(const Point& point, const std::string& reason) override {
-    clear();
-    note(fmt::format("left out: {}: {}", in_words(point), printable(reason)));
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  static std::string minutes(double seconds) {
-    const auto whole = static_cast<std::int64_t>(seconds);
-    return whole < 60 ? fmt::format("{} s", whole)
-                      : fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  }
-
-  void clear() {
-    if (dirty_) {
-      say("\r\x1b[K");
-      dirty_ = false;
-    }
-  }
-
-  bool shows_;
-  bool dirty_ = false;
-  std::int64_t begun_ = 0;
-  Clock::time_point start_;
-};
-
-// ---- options ----
-
-template <class Parse>
-auto parsed(const Invocation& call, const char* option, const char* otherwise, Parse parse) {
-  const std::string text = call.text(option).empty() ? otherwise : call.text(option);
-  try {
-    return parse(text);
-  } catch (const BadText& bad) {
-    refuse(fmt::format("--{}: {}", option, bad.what()), bad.hint());
-  }
-}
-
-Seconds parse_time(std::string_view text) {
-  const Seconds time = parse_seconds(text);
-  if (time <= Seconds(0)) {
-    throw BadText("a time is above zero", "write it with its unit, such as 0.5 s");
-  }
-  return time;
-}
-
-std::chrono::milliseconds in_milliseconds(Seconds time) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(time.value() * 1e3));
-}
-
-struct Options {
-  fs::path folder;
-  Grid grid = Grid::full;
-  HarnessLimits limits;
-  LinkLimits link;
-};
-
-Options options_of(const Invocation& call) {
-  Options options;
-  options.folder = call.text("output");
-  if (options.folder.empty()) {
-    refuse("run needs a folder for its measurements", "trireme-calibrate run -o measured");
-  }
-  const std::string grid = call.text("grid");
-  if (!grid.empty() && grid != "full" && grid != "few") {
-    const std::vector<std::string> known = {"full", "few"};
-    refuse(fmt::format("--grid: {} is not known", in_quotes(grid)), hint_near(grid, known));
-  }
-  options.grid = grid == "few" ? Grid::few : Grid::full;
-  options.limits.repeats.time = parsed(call, "time-per-point", "1 s", parse_time);
-  if (!call.text("time").empty()) {
-    options.limits.whole = parsed(call, "time", "", parse_time);
-  }
-  options.limits.repeats.relative_interval = parsed(call, "interval", "2 %", parse_percentage);
-  options.link.reply = in_milliseconds(parsed(call, "wait-for-ranks", "60 s", parse_time));
-  options.link.connect = options.link.reply;
-  return options;
-}
-
-// ---- the run ----
 
 /// What the folder holds from earlier runs; nothing when it is new.
 MeasurementSet already_there(const fs::path& folder) {
@@ -342,7 +98,7 @@ std::vector<Measurement> rows_of(const MeasurementSet& set, bool sustained) {
 
 /// What a GPU does when it has been busy for seconds, in an environment of its own.
 HarnessResult measure_sustained(GpuMachine& gpu,
-                                const Options& options,
+                                const RunOptions& options,
                                 RankLink& link,
                                 Environment environment,
                                 MeasurementWriter* writer,
@@ -364,7 +120,7 @@ HarnessResult measure_sustained(GpuMachine& gpu,
       gpu.sustained_probes(), link, limits, environment.key, record ? &*record : nullptr, observer);
 }
 
-ExitCode measure_on(const Options& options, const Invocation& call, Machine machine) {
+ExitCode measure_on(const RunOptions& options, const Invocation& call, Machine machine) {
   RankLink& link = machine.link;
   machine.placement = find_placement(link);
   if (!machine.placement.uniform) {
@@ -415,7 +171,7 @@ ExitCode measure_on(const Options& options, const Invocation& call, Machine mach
 }
 
 /// As measure_on; another rank's failure is said by one of those that live, and ends all.
-ExitCode measure_or_tell(const Options& options, const Invocation& call, Machine machine) {
+ExitCode measure_or_tell(const RunOptions& options, const Invocation& call, Machine machine) {
   try {
     return measure_on(options, call, machine);
   } catch (const WrongResult& wrong) {
@@ -434,13 +190,13 @@ ExitCode measure_or_tell(const Options& options, const Invocation& call, Machine
   }
 }
 
-ExitCode run_alone(const Options& options, const Invocation& call) {
+ExitCode run_alone(const RunOptions& options, const Invocation& call) {
   remember_interruption(true);
   SingleRank link;
   return measure_or_tell(options, call, Machine{.link = link, .placement = {}});
 }
 
-ExitCode run_on_tcp(const Options& options, const Invocation& call, const Discovery& found) {
+ExitCode run_on_tcp(const RunOptions& options, const Invocation& call, const Discovery& found) {
   remember_interruption(true);
   try {
     const auto link =
@@ -456,7 +212,7 @@ ExitCode run_on_tcp(const Options& options, const Invocation& call, const Discov
 
 #if TRIREME_WITH_MPI
 
-ExitCode run_on_mpi(const Options& options, const Invocation& call, const Discovery& found) {
+ExitCode run_on_mpi(const RunOptions& options, const Invocation& call, const Discovery& found) {
   remember_interruption(false);
   try {
     return engine::run_mpi_calls(
@@ -480,7 +236,7 @@ ExitCode run_on_mpi(const Options& options, const Invocation& call, const Discov
 
 #else
 
-ExitCode run_on_mpi(const Options& /*options*/,
+ExitCode run_on_mpi(const RunOptions& /*options*/,
                     const Invocation& /*call*/,
                     const Discovery& /*found*/) {
   refuse("started by mpirun, and this trireme-calibrate was built where there was no MPI",
@@ -489,81 +245,10 @@ ExitCode run_on_mpi(const Options& /*options*/,
 
 #endif
 
-/// What --link and --rendezvous make of what the launcher has left.
-Discovery discovery_of(const Invocation& call) {
-  Discovery found = discover_ranks(variable_of_process);
-  if (!found.warning.empty()) {
-    note(found.warning);
-  }
-  if (const std::string text = call.text("rendezvous"); !text.empty()) {
-    found.rendezvous = parse_rendezvous(text);
-  }
-  const std::string link = call.text("link");
-  if (link == "single") {
-    return {};
-  }
-  if (link == "tcp") {
-    found.kind = found.ranks > 1 ? LinkKind::tcp : LinkKind::single;
-    if (found.kind == LinkKind::tcp && !found.rendezvous) {
-      refuse("--link tcp: where rank 0 listens is not known", "--rendezvous HOST:PORT");
-    }
-  } else if (link == "mpi") {
-    found.kind = LinkKind::mpi;
-  } else if (!link.empty() && link != "auto") {
-    const std::vector<std::string> known = {"auto", "single", "mpi", "tcp"};
-    refuse(fmt::format("--link: {} is not known", in_quotes(link)), hint_near(link, known));
-  }
-  return found;
-}
-
-std::string probe_names() {
-  std::string names;
-  for (const ProbeRow& row : kProbes) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
-  }
-  return names;
-}
-
 }  // namespace
 
-void add_run_options(po::options_description& options) {
-  auto add = options.add_options();
-  add("output,o",
-      po::value<std::string>()->value_name("FOLDER"),
-      "append measurements here; points that are there are not measured again");
-  const std::string probes = "measure this alone, may be repeated: " + probe_names();
-  add("probe", po::value<std::vector<std::string>>()->value_name("NAME"), probes.c_str());
-  add("device",
-      po::value<std::string>()->value_name("KIND"),
-      "gpu, cpu, or auto (default): GPUs where there are any; gpu without one ends with exit code "
-      "6");
-  add("study",
-      po::value<std::string>()->value_name("STUDY.yaml"),
-      "on GPUs: measure the matrix products of this study's plans, before the grid");
-  add("grid", po::value<std::string>()->value_name("SIZE"), "which points: full (default) or few");
-  add("time-per-point",
-      po::value<std::string>()->value_name("TIME"),
-      "repeat a point no longer than this (default 1 s)");
-  add("time",
-      po::value<std::string>()->value_name("TIME"),
-      "begin no point after this long, such as 500 s, and say which were left out (default: "
-      "500 s on one GPU, elsewhere no limit)");
-  add("interval",
-      po::value<std::string>()->value_name("PERCENT"),
-      "or until the median is known this well, with 95 % confidence (default 2 %)");
-  add("link",
-      po::value<std::string>()->value_name("KIND"),
-      "how ranks reach each other: auto (default: as the launcher says), single, mpi or tcp");
-  add("rendezvous",
-      po::value<std::string>()->value_name("HOST:PORT"),
-      "where rank 0 listens for ranks that come by TCP (default: as the launcher says)");
-  add("wait-for-ranks",
-      po::value<std::string>()->value_name("TIME"),
-      "end when a rank has not answered for this long (default 60 s)");
-}
-
 ExitCode run_run(const Invocation& call) {
-  const Options options = options_of(call);
+  const RunOptions options = run_options_of(call);
   const Discovery found = discovery_of(call);
   switch (found.kind) {
     case LinkKind::mpi:

@@ -58,25 +58,6 @@ std::unique_ptr<GpuMachine> take_gpu(const Invocation& call,
   return offered_gpus()->open(link, placement, options);
 }
 
-std::vector<std::unique_ptr<Probe>> named_probes(std::vector<std::unique_ptr<Probe>> all,
-                                                 const std::vector<std::string>& names) {
-  std::vector<std::string> known;
-  for (const auto& probe : all) {
-    known.emplace_back(probe->name());
-  }
-  for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      refuse(fmt::format("--probe: {} is not known", in_quotes(name)), hint_near(name, known));
-    }
-  }
-  if (!names.empty()) {
-    std::erase_if(all, [&](const auto& probe) {
-      return std::find(names.begin(), names.end(), probe->name()) == names.end();
-    });
-  }
-  return all;
-}
-
 std::string gpu_libraries() {
   const GpuSupport* const support = offered_gpus();
   return support == nullptr ? "GPU: no, built without NVIDIA's libraries\n"

@@ -18,11 +18,6 @@ namespace trireme::calibrate {
                                                    RankLink& link,
                                                    const Placement& placement);
 
-/// Those of `all` that `names` has; all for no names. Throws Error (command line) for a name that
-/// none has.
-[[nodiscard]] std::vector<std::unique_ptr<Probe>> named_probes(
-    std::vector<std::unique_ptr<Probe>> all, const std::vector<std::string>& names);
-
 /// "GPU: CUDA 13.0, ..." or that there is none, with a line's end.
 [[nodiscard]] std::string gpu_libraries();
 

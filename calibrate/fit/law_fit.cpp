@@ -68,15 +68,12 @@ std::vector<StepRow> read_step_rows(std::string_view text, const std::string& fi
   int line_number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
+    const std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     ++line_number;
-    if (line.ends_with('\r')) {
-      line.remove_suffix(1);
-    }
     SourceLocation where{
         .file = file, .line = line_number, .column = 1, .source_line = printable(line)};
-    if (line.empty()) {
+    if (line.empty() || line == "\r") {
       continue;
     }
     std::vector<CsvField> fields;

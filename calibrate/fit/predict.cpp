@@ -45,12 +45,14 @@ class Predictor {
     if (!known || !kernel || !machine_.streaming_multiprocessors) {
       return std::nullopt;
     }
-    const cost::AttentionShape shape{.sequences = point.sequences,
-                                     .query_heads = point.heads,
-                                     .query_tokens = point.query_tokens,
-                                     .key_tokens = point.key_tokens,
-                                     .head_dim = point.head_dim,
-                                     .causal = point.causal};
+    const cost::AttentionShape shape{
+        .sequences = point.sequences,
+        .query_heads = point.heads,
+        .query_tokens = point.query_tokens,
+        .key_tokens = point.key_tokens,
+        .head_dim = point.head_dim,
+        .causal = point.causal,
+        .first_query = std::max(Tokens(0), point.key_tokens - point.query_tokens)};
     return cost::attention_time(
         shape,
         point.pass == Pass::forward ? cost::AttentionPass::forward : cost::AttentionPass::backward,

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "calibrate/import/keys.h"
 #include "calibrate/import/nccl_collective.h"
+#include "calibrate/measurement/csv.h"
 #include "sim/core/printable.h"
 #include "sim/units/text.h"
 
@@ -43,33 +43,25 @@ const std::array<Layout, 3>& layouts() {
   return kLayouts;
 }
 
-/// The fields of a line; empty when a quote is not closed.
-std::optional<std::vector<std::string>> fields_of(std::string_view line) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char character = line[i];
-    if (character == '"') {
-      if (quoted && i + 1 < line.size() && line[i + 1] == '"') {
-        fields.back() += '"';
-        ++i;
-      } else {
-        quoted = !quoted;
-      }
-    } else if (character == ',' && !quoted) {
-      fields.emplace_back();
-    } else if (character != '\r') {
-      fields.back() += character;
-    }
-  }
-  if (quoted) {
-    return std::nullopt;
-  }
-  return fields;
-}
-
 std::string_view line_at(std::string_view text, std::size_t begin) {
   return text.substr(begin, std::min(text.find('\n', begin), text.size()) - begin);
+}
+
+std::vector<std::string> fields_of(std::string_view line) {
+  std::vector<std::string> texts;
+  for (CsvField& field : split_csv(line)) {
+    texts.push_back(std::move(field.text));
+  }
+  return texts;
+}
+
+/// The names of the columns; empty for a line that is no CSV.
+std::vector<std::string> header_of(std::string_view text) {
+  try {
+    return fields_of(line_at(text, 0));
+  } catch (const BadText&) {
+    return {};
+  }
 }
 
 const Layout* layout_of(const std::vector<std::string>& header) {
@@ -279,16 +271,14 @@ class Environments {
 }  // namespace
 
 bool looks_like_timing_table(std::string_view text) {
-  const auto header = fields_of(line_at(text, 0));
-  return header && layout_of(*header) != nullptr;
+  return layout_of(header_of(text)) != nullptr;
 }
 
 ImportedLog read_timing_table(std::string_view text,
                               const std::string& file,
                               const Statements& statements) {
   ImportedLog log;
-  const std::vector<std::string> header =
-      fields_of(line_at(text, 0)).value_or(std::vector<std::string>());
+  const std::vector<std::string> header = header_of(text);
   const Layout* const layout = layout_of(header);
   ensure(layout != nullptr, "read_timing_table: not a table");
   Environments environments(file, statements, log);
@@ -304,13 +294,12 @@ ImportedLog read_timing_table(std::string_view text,
         .file = file, .line = line_number, .column = 1, .source_line = std::string(line)};
     try {
       auto fields = fields_of(line);
-      if (!fields || fields->size() != header.size()) {
+      if (fields.size() != header.size()) {
         throw BadText(
-            fmt::format(
-                "the row has {} fields, the header {}", fields ? fields->size() : 0, header.size()),
-            "was the file cut, or a quote lost?");
+            fmt::format("the row has {} fields, the header {}", fields.size(), header.size()),
+            "was the file cut?");
       }
-      const Row row(header, std::move(*fields));
+      const Row row(header, std::move(fields));
       if (layout->kind == TableKind::collectives && row.text("size_bytes") == "0") {
         ++log.empty_rows;
         continue;

@@ -1,7 +1,6 @@
 #include "calibrate/measurement/csv.h"
 
-#include <boost/token_functions.hpp>
-#include <boost/tokenizer.hpp>
+#include <algorithm>
 
 #include "sim/core/printable.h"
 #include "sim/units/text.h"
@@ -10,41 +9,57 @@ namespace trireme::calibrate {
 
 namespace {
 
-bool quotes_are_closed(std::string_view line) {
-  bool open = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '\\') {
-      ++i;
-    } else if (line[i] == '"') {
-      open = !open;
+/// What stands between the quotes that `rest` begins with; takes both and it off `rest`.
+std::string quoted_field(std::string_view& rest) {
+  std::string text;
+  rest.remove_prefix(1);
+  while (true) {
+    const std::size_t quote = rest.find('"');
+    if (quote == std::string_view::npos) {
+      throw BadText("a quote is not closed", "close it with \"");
     }
+    text += rest.substr(0, quote);
+    rest.remove_prefix(quote + 1);
+    if (!rest.starts_with('"')) {
+      return text;
+    }
+    text += '"';
+    rest.remove_prefix(1);
   }
-  return !open;
 }
 
 }  // namespace
 
 std::vector<CsvField> split_csv(std::string_view line) {
-  if (!quotes_are_closed(line)) {
-    throw BadText("a quote is not closed", "close it with \"");
+  if (line.ends_with('\r')) {
+    line.remove_suffix(1);
   }
-  using Separator = boost::escaped_list_separator<char>;
-  const boost::tokenizer<Separator, std::string_view::const_iterator> tokens(
-      line.begin(), line.end(), Separator());
   std::vector<CsvField> fields;
-  std::string_view::const_iterator begin = line.begin();
-  try {
-    for (auto token = tokens.begin(); token != tokens.end(); ++token) {
-      const auto before = static_cast<std::size_t>(begin - line.begin());
-      fields.push_back(
-          {.text = *token, .column = static_cast<int>(utf8_count(line.substr(0, before))) + 1});
-      begin = token.base();
+  std::string_view rest = line;
+  while (true) {
+    const std::string_view before = line.substr(0, line.size() - rest.size());
+    CsvField field{.text = {}, .column = static_cast<int>(utf8_count(before)) + 1};
+    if (rest.starts_with('"')) {
+      field.text = quoted_field(rest);
+    } else {
+      const std::size_t end = std::min(rest.find(','), rest.size());
+      field.text = rest.substr(0, end);
+      rest.remove_prefix(end);
+      if (field.text.find('"') != std::string::npos) {
+        throw BadText("a quote inside a field that does not begin with one",
+                      "write it twice, and the field in quotes");
+      }
     }
-  } catch (const boost::escaped_list_error&) {
-    throw BadText("a backslash before a character that needs none",
-                  "write \\\\ for a backslash, \\\" for a quote");
+    fields.push_back(std::move(field));
+    if (rest.empty()) {
+      return fields;
+    }
+    if (!rest.starts_with(',')) {
+      throw BadText("text after a quote that closes a field",
+                    "write a quote inside a field twice, and the field in quotes");
+    }
+    rest.remove_prefix(1);
   }
-  return fields;
 }
 
 std::string join_csv(const std::vector<std::string>& fields) {
@@ -52,15 +67,15 @@ std::string join_csv(const std::vector<std::string>& fields) {
   for (const std::string& field : fields) {
     line += &field == fields.data() ? "" : ",";
     const std::string text = printable(field);
-    const bool quoted = text.find_first_of(",\"\\") != std::string::npos;
-    line += quoted ? "\"" : "";
-    for (const char character : text) {
-      if (character == '"' || character == '\\') {
-        line += '\\';
-      }
-      line += character;
+    if (text.find_first_of(",\"") == std::string::npos) {
+      line += text;
+      continue;
     }
-    line += quoted ? "\"" : "";
+    line += '"';
+    for (const char character : text) {
+      line += character == '"' ? "\"\"" : std::string(1, character);
+    }
+    line += '"';
   }
   return line + '\n';
 }

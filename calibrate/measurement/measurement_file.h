@@ -2,8 +2,8 @@
 //
 // The files are collectives.csv, attention.csv, gemm.csv, memory_bound.csv, launch.csv,
 // host_copy.csv, interference.csv, memory.csv and environments.csv. Each has a header; a column
-// with a unit says it in its name (payload_bytes, median_seconds). A text with a comma, a quote or
-// a backslash stands in double quotes, in which \" is a quote and \\ a backslash.
+// with a unit says it in its name (payload_bytes, median_seconds). A text with a comma or a quote
+// stands in double quotes, in which a quote stands twice.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 #include "sim/study/verify.h"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -111,8 +112,13 @@ ExitCode verify_rank(const Invocation& call, engine::Transport& transport) {
 }
 
 ExitCode verify_on_mpi(const Invocation& call) {
+  engine::MpiLimits limits;
+  if (is_set(call, "full-size")) {
+    // Rank 0 computes the reference of one plan while the others wait for it at the next.
+    limits.receive = std::chrono::minutes(10);
+  }
   return engine::run_mpi_rank(
-      {},
+      limits,
       [](const engine::RankFailure& failure) { note(failure.what()); },
       [&](engine::Transport& transport) { return verify_rank(call, transport); });
 }

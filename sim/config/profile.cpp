@@ -160,7 +160,7 @@ std::optional<cost::GemmCosts> read_gemm(const MapReader& root,
   costs.start = coefficient(map, "t0", parse_seconds);
   costs.rate = coefficient(map, "P", kFlopRate);
   costs.inner_overhead = coefficient(map, "k0", parse_non_negative_number);
-  costs.bandwidth = coefficient(map, "bw", kRate);
+  costs.bandwidth = coefficient(map, "bw", parse_rate_or_none);
   costs.fp32_accumulation =
       coefficient.maybe(map, "fp32_accumulation", positive(parse_non_negative_number))
           .value_or(costs.fp32_accumulation);

@@ -89,6 +89,10 @@ void compare_with_reference(const Plan& plan,
   std::vector<RankRecord> records;
   const std::string failure =
       execute(executed, reference, gpus_per_node, options.steps, run, records);
+  // Before rank 0 computes the reference, so that no rank waits for it.
+  if (options.time && failure.empty()) {
+    time_steps(executed, reference, gpus_per_node, run, result);
+  }
   if (!failure.empty()) {
     result.messages.push_back(failure);
   } else if (!records.empty()) {
@@ -97,9 +101,6 @@ void compare_with_reference(const Plan& plan,
     check_bytes(promised, executed, gpus_per_node, records, result);
     check_memory(promised, executed, records, result);
     result.wall_clock = records.front().steps.back().wall_clock;
-  }
-  if (options.time && failure.empty()) {
-    time_steps(executed, reference, gpus_per_node, run, result);
   }
 }
 

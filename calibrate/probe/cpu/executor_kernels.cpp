@@ -52,6 +52,14 @@ class Draft {
     return declare(name, shape, type, role, true);
   }
 
+  /// The last `tokens` of a tensor of tokens, by the shape that they have.
+  TensorId last_tokens(TensorId base, std::string_view name, const Shape& shape) {
+    const std::int64_t tokens = shape[program::kSequenceDim].size;
+    const std::int64_t all = builder_.tensor(base).shape[program::kSequenceDim].size;
+    return builder_.declare_view(
+        base, name, shape, {.dim = program::kSequenceDim, .first = all - tokens, .extent = tokens});
+  }
+
   /// A tensor that the operation brings into being.
   TensorId result(std::string_view name, const Shape& shape, ElementType type = ElementType::bf16) {
     return declare(name, shape, type, Role::workspace, false);
@@ -188,16 +196,28 @@ RepeatedOperation draw_gemm(const GemmPoint& point) {
   }
   const TensorId dy = draft.given("dy", tokens_by(k, m));
   const TensorId x = draft.given("x", tokens_by(k, n));
-  const TensorId dweight = draft.result("dweight", {{m, "out"}, {n, "in"}}, point.type);
+  const Shape shape{{m, "out"}, {n, "in"}};
+  const bool adds = point.fp32_accumulation;
+  const TensorId dweight = adds ? draft.given("dweight", shape, ElementType::fp32)
+                                : draft.result("dweight", shape, point.type);
   draft.emit(Function::gemm_weight_gradient,
-             std::array{program::read(dy), program::read(x), program::write(dweight)});
-  return std::move(draft).close([point](const OperandValues& seen) {
+             std::array{program::read(dy),
+                        program::read(x),
+                        adds ? program::update(dweight) : program::write(dweight)});
+  RepeatedOperation operation = std::move(draft).close([point](const OperandValues& seen) {
     check_product(
         point,
         seen,
         [&](auto row, auto i) { return i * point.m + row; },
         [&](auto i, auto column) { return i * point.n + column; });
   });
+  operation.fill = [](const engine::InstanceIndex& instance, LocalTensor& local) {
+    fill_any(instance, local);
+    if (local.tensor->type == ElementType::fp32) {  // the sum, which is checked after one product
+      std::fill(local.values.begin(), local.values.end(), 0.0);
+    }
+  };
+  return operation;
 }
 
 struct LinearShape {
@@ -219,7 +239,13 @@ std::vector<GemmPoint> gemm_points(Grid grid) {
     for (const auto& [in, out] : layers) {
       points.push_back({.m = s, .n = out, .k = in, .pass = GemmPass::forward});
       points.push_back({.m = s, .n = in, .k = out, .pass = GemmPass::data_gradient});
-      points.push_back({.m = out, .n = in, .k = s, .pass = GemmPass::weight_gradient});
+      for (const bool adds : {false, true}) {
+        points.push_back({.m = out,
+                          .n = in,
+                          .k = s,
+                          .pass = GemmPass::weight_gradient,
+                          .fp32_accumulation = adds});
+      }
     }
   }
   return points;
@@ -349,7 +375,10 @@ RepeatedOperation draw_attention(const AttentionPoint& point) {
   const bool forward = point.pass == Pass::forward;
   const std::int64_t tensors = forward ? 2 : 4;
   Draft draft(rotated_layers(tensors * (q_shape.elements() + kv_shape.elements())));
-  const TensorId q = draft.given("q", q_shape);
+  TensorId q = draft.given("q", q_shape.with(program::kSequenceDim, keys));
+  if (queries.size < keys.size) {  // the last of a sequence, as the slowest rank has them
+    q = draft.last_tokens(q, "last q", q_shape);
+  }
   const TensorId k = draft.given("k", kv_shape);
   const TensorId v = draft.given("v", kv_shape);
   using program::read;
@@ -394,20 +423,22 @@ std::vector<AttentionPoint> attention_points(Grid grid) {
                                                ? std::vector<std::int64_t>{64, 256}
                                                : std::vector<std::int64_t>{128, 256, 512, 1024};
   const std::vector<std::int64_t> head_dims =
-      grid == Grid::few ? std::vector<std::int64_t>{32} : std::vector<std::int64_t>{32, 64, 128};
+      grid == Grid::few ? std::vector<std::int64_t>{64} : std::vector<std::int64_t>{32, 64, 128};
   std::vector<AttentionPoint> points;
   for (const std::int64_t head_dim : head_dims) {
     for (const std::int64_t s : tokens) {
       for (const std::int64_t heads : {2, 4}) {
-        for (const Pass pass : {Pass::forward, Pass::backward}) {
-          points.push_back({.kernel = "flash2",  // the algorithm that the executor computes
-                            .pass = pass,
-                            .query_tokens = Tokens(s),
-                            .key_tokens = Tokens(s),
-                            .heads = heads,
-                            .kv_heads = heads,
-                            .head_dim = head_dim,
-                            .causal = true});
+        for (const std::int64_t queries : {s, s / 2}) {
+          for (const Pass pass : {Pass::forward, Pass::backward}) {
+            points.push_back({.kernel = "flash2",  // the algorithm that the executor computes
+                              .pass = pass,
+                              .query_tokens = Tokens(queries),
+                              .key_tokens = Tokens(s),
+                              .heads = heads,
+                              .kv_heads = heads,
+                              .head_dim = head_dim,
+                              .causal = true});
+          }
         }
       }
     }
@@ -456,6 +487,23 @@ void emit_norm_backward(Draft& draft, std::int64_t tokens, std::int64_t features
 
 void emit_gelu(Draft& draft, std::int64_t tokens, std::int64_t features) {
   emit_unary(draft, Function::gelu, tokens, features);
+}
+
+/// Of rows with a gate for every value, as SwiGLU takes them.
+void emit_swiglu(Draft& draft, std::int64_t tokens, std::int64_t features) {
+  const TensorId x = draft.given("x", tokens_by(tokens, 2 * features));
+  draft.emit(
+      Function::swiglu,
+      std::array{program::read(x), program::write(draft.result("y", tokens_by(tokens, features)))});
+}
+
+void emit_swiglu_backward(Draft& draft, std::int64_t tokens, std::int64_t features) {
+  const TensorId dy = draft.given("dy", tokens_by(tokens, features));
+  const TensorId x = draft.given("x", tokens_by(tokens, 2 * features));
+  draft.emit(Function::swiglu_backward,
+             std::array{program::read(dy),
+                        program::read(x),
+                        program::write(draft.result("dx", tokens_by(tokens, 2 * features)))});
 }
 
 void emit_copy(Draft& draft, std::int64_t tokens, std::int64_t features) {
@@ -510,6 +558,9 @@ constexpr std::array kMemoryBoundKernels = {
     MemoryBoundKernel{cost::PointwiseClass::pointwise, Function::add, emit_add},
     MemoryBoundKernel{cost::PointwiseClass::pointwise, Function::gelu, emit_gelu},
     MemoryBoundKernel{cost::PointwiseClass::pointwise, Function::gelu_backward, emit_gelu_backward},
+    MemoryBoundKernel{cost::PointwiseClass::pointwise, Function::swiglu, emit_swiglu},
+    MemoryBoundKernel{
+        cost::PointwiseClass::pointwise, Function::swiglu_backward, emit_swiglu_backward},
     MemoryBoundKernel{cost::PointwiseClass::norm_forward, Function::norm_forward, emit_norm},
     MemoryBoundKernel{
         cost::PointwiseClass::norm_backward, Function::norm_backward, emit_norm_backward},

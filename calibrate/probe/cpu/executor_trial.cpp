@@ -26,7 +26,8 @@ Bytes cache() {
   return Bytes(bytes > 0 ? bytes : second > 0 ? second : 0);
 }
 
-/// Between -1 and 1; labels and ids are the first of their vocabulary.
+}  // namespace
+
 void fill_any(const engine::InstanceIndex& instance, engine::LocalTensor& local) {
   std::uint64_t state = mixed_bits(static_cast<std::uint64_t>(instance[1]) + 1);
   const bool whole = local.tensor->type == ElementType::int64;
@@ -37,8 +38,6 @@ void fill_any(const engine::InstanceIndex& instance, engine::LocalTensor& local)
     value = whole ? 0 : positive ? unit : 2 * unit - 1;
   }
 }
-
-}  // namespace
 
 std::int64_t rotated_layers(std::int64_t elements) {
   const Bytes set = bytes_of(Elements(elements), ElementType::fp64);  // as executed

@@ -21,6 +21,10 @@ using OperandValues = std::vector<engine::LocalTensor>;
 /// Compares an operation's results with what they have to be. Throws WrongResult.
 using CheckOperands = std::function<void(const OperandValues& operands)>;
 
+/// Numbers between -1 and 1, of optimizer states above 0; labels and ids are the first of their
+/// vocabulary.
+void fill_any(const engine::InstanceIndex& instance, engine::LocalTensor& local);
+
 /// A program whose only operation is repeated for every layer, each with tensors of its own.
 struct RepeatedOperation {
   program::Program program;

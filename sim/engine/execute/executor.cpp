@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "sim/engine/collective_payload.h"
+#include "sim/engine/execute/heap.h"
 
 namespace trireme::engine {
 
@@ -43,6 +44,7 @@ class Executor::Impl {
                                        program.mesh().ranks(),
                                        transport.ranks()));
     }
+    keep_freed_memory();
     allocate_resident();
   }
 

@@ -18,7 +18,7 @@ using Statistics = Eigen::Map<Eigen::VectorXd, Eigen::Unaligned, Eigen::InnerStr
 using ConstStatistics = Eigen::Map<const Eigen::VectorXd, Eigen::Unaligned, Eigen::InnerStride<>>;
 
 /// Queries and keys of a tile. Bounds scratch memory; results do not depend on it but by rounding.
-constexpr std::int64_t kTileTokens = 64;
+constexpr std::int64_t kTileTokens = 128;
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
@@ -191,7 +191,12 @@ void attention_forward(const KernelContext& context, Operands operands) {
             continue;
           }
           const double correction = std::exp(before - largest(i));
-          weights.row(i) = (weights.row(i).array() - largest(i)).exp();
+          // Keys that are not seen have no exponential: Eigen's of minus infinity is a denormal
+          // number, not zero, and every product with it takes a hundred times as long.
+          const std::int64_t visible =
+              std::clamp<std::int64_t>(mask.visible(first + i, sizes.keys) - first_key, 0, keys);
+          weights.row(i).head(visible) = (weights.row(i).head(visible).array() - largest(i)).exp();
+          weights.row(i).tail(keys - visible).setZero();
           total(i) = total(i) * correction + weights.row(i).sum();
           sum.row(i) *= correction;
         }

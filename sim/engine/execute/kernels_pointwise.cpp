@@ -2,6 +2,8 @@
 #include <cmath>
 #include <numbers>
 
+#include <Eigen/Dense>
+
 #include "sim/engine/execute/kernels.h"
 
 namespace trireme::engine {
@@ -13,8 +15,35 @@ namespace {
 constexpr double kGeluCubic = 0.044715;
 constexpr double kGeluScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
 
-double sigmoid(double x) {
-  return 1 / (1 + std::exp(-x));
+/// Elements that a kernel works on at a time: they stay in the nearest cache.
+constexpr int kBlock = 256;
+using Block = Eigen::Array<double, Eigen::Dynamic, 1, 0, kBlock, 1>;
+
+/// 1 / (1 + exp(-x)) of every element, several at a time. Eigen's exponential of what is beyond a
+/// double is the largest or the least one, which the result does not show.
+Block sigmoid(const Block& x) {
+  return 1 / (1 + (-x).exp());
+}
+
+/// Calls `visit(first, count)` for blocks of at most kBlock elements.
+template <class Visit>
+void for_each_block(std::size_t elements, Visit visit) {
+  for (std::size_t first = 0; first < elements; first += kBlock) {
+    visit(first, static_cast<Eigen::Index>(std::min<std::size_t>(kBlock, elements - first)));
+  }
+}
+
+Eigen::Map<const Block> block_of(const LocalTensor& x, std::size_t first, Eigen::Index count) {
+  return {x.values.data() + first, count};
+}
+
+/// Every second element of two blocks, from `first` on.
+using Strided = Eigen::Map<const Block, Eigen::Unaligned, Eigen::InnerStride<2>>;
+using StridedResult = Eigen::Map<Block, Eigen::Unaligned, Eigen::InnerStride<2>>;
+
+/// Twice the argument of the hyperbolic tangent.
+Block gelu_inner(const Block& x) {
+  return 2 * kGeluScale * (x + kGeluCubic * x.cube());
 }
 
 /// Rotates the pairs (i, i + d/2) of every head of every token by `direction` times the angle
@@ -51,17 +80,17 @@ void rotate(const KernelContext& context, Operands operands, double direction) {
 }  // namespace
 
 // y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x³))), the approximation by tanh, which Megatron
-// and GPT-2 compute, and not the exact function by erf.
+// and GPT-2 compute, and not the exact function by erf. As 1 + tanh(u) = 2 sigmoid(2 u), it is
+// x * sigmoid(2 u): an exponential for an element and no hyperbolic function.
 // Source: megatron-lm, megatron/core/fusions/fused_bias_gelu.py, bias_gelu
 void gelu(const KernelContext& /*context*/, Operands operands) {
   const LocalTensor& x = operands[0];
   LocalTensor& y = operands[1];
   ensure_alike(x, y);
-  for (std::size_t i = 0; i < x.values.size(); ++i) {
-    const double value = x.values[i];
-    const double inner = kGeluScale * (value + kGeluCubic * value * value * value);
-    y.values[i] = value / 2 * (1 + std::tanh(inner));
-  }
+  for_each_block(x.values.size(), [&](std::size_t first, Eigen::Index count) {
+    const Block value = block_of(x, first, count);
+    Eigen::Map<Block>(y.values.data() + first, count) = value * sigmoid(gelu_inner(value));
+  });
 }
 
 // Source: megatron-lm, megatron/core/fusions/fused_bias_gelu.py, bias_gelu_back
@@ -71,12 +100,13 @@ void gelu_backward(const KernelContext& /*context*/, Operands operands) {
   LocalTensor& dx = operands[2];
   ensure_alike(x, dy);
   ensure_alike(x, dx);
-  for (std::size_t i = 0; i < x.values.size(); ++i) {
-    const double value = x.values[i];
-    const double tanh = std::tanh(kGeluScale * (value + kGeluCubic * value * value * value));
-    const double d_inner = kGeluScale * (1 + 3 * kGeluCubic * value * value);
-    dx.values[i] = dy.values[i] * ((1 + tanh) + value * (1 - tanh * tanh) * d_inner) / 2;
-  }
+  for_each_block(x.values.size(), [&](std::size_t first, Eigen::Index count) {
+    const Block value = block_of(x, first, count);
+    const Block s = sigmoid(gelu_inner(value));
+    const Block d_inner = 2 * kGeluScale * (1 + 3 * kGeluCubic * value.square());
+    Eigen::Map<Block>(dx.values.data() + first, count) =
+        block_of(dy, first, count) * s * (1 + value * (1 - s) * d_inner);
+  });
 }
 
 // y = silu(gate) * up for x [.., 2] with the gate first; silu(z) = z * sigmoid(z).
@@ -85,10 +115,12 @@ void swiglu(const KernelContext& /*context*/, Operands operands) {
   const LocalTensor& x = operands[0];
   LocalTensor& y = operands[1];
   ensure(x.elements() == 2 * y.elements(), "swiglu: not a gate for every value");
-  for (std::size_t i = 0; i < y.values.size(); ++i) {
-    const double gate = x.values[2 * i];
-    y.values[i] = gate * sigmoid(gate) * x.values[2 * i + 1];
-  }
+  for_each_block(y.values.size(), [&](std::size_t first, Eigen::Index count) {
+    const double* const pairs = x.values.data() + 2 * first;
+    const Block gate = Strided(pairs, count);
+    Eigen::Map<Block>(y.values.data() + first, count) =
+        gate * sigmoid(gate) * Strided(pairs + 1, count);
+  });
 }
 
 // silu'(z) = sigmoid(z) * (1 + z * (1 - sigmoid(z)))
@@ -98,13 +130,15 @@ void swiglu_backward(const KernelContext& /*context*/, Operands operands) {
   LocalTensor& dx = operands[2];
   ensure_alike(x, dx);
   ensure(x.elements() == 2 * dy.elements(), "swiglu: not a gate for every value");
-  for (std::size_t i = 0; i < dy.values.size(); ++i) {
-    const double gate = x.values[2 * i];
-    const double up = x.values[2 * i + 1];
-    const double s = sigmoid(gate);
-    dx.values[2 * i] = dy.values[i] * up * s * (1 + gate * (1 - s));
-    dx.values[2 * i + 1] = dy.values[i] * gate * s;
-  }
+  for_each_block(dy.values.size(), [&](std::size_t first, Eigen::Index count) {
+    const double* const pairs = x.values.data() + 2 * first;
+    double* const results = dx.values.data() + 2 * first;
+    const Block gate = Strided(pairs, count);
+    const Block s = sigmoid(gate);
+    const Block gradient = block_of(dy, first, count);
+    StridedResult(results, count) = gradient * Strided(pairs + 1, count) * s * (1 + gate * (1 - s));
+    StridedResult(results + 1, count) = gradient * gate * s;
+  });
 }
 
 void rotary(const KernelContext& context, Operands operands) {

@@ -194,6 +194,16 @@ std::vector<std::int64_t> RankMemory::places(TensorId tensor, const InstanceInde
   return result;
 }
 
+const std::vector<std::int64_t>& RankMemory::known_places(TensorId tensor,
+                                                          const InstanceIndex& indices) {
+  const auto chunk = static_cast<std::size_t>(program::Index::chunk);
+  const auto [entry, missing] = places_.try_emplace({tensor, indices[chunk]});
+  if (missing) {
+    entry->second = places(tensor, indices);
+  }
+  return entry->second;
+}
+
 LocalTensor RankMemory::load(const Operand& operand, const InstanceIndex& indices) {
   const TensorId id = operand.ref.tensor;
   const Tensor& tensor = program_.tensor(id);
@@ -226,7 +236,7 @@ LocalTensor RankMemory::load(const Operand& operand, const InstanceIndex& indice
     local.values = piece.values;
     return local;
   }
-  const std::vector<std::int64_t> from = places(id, indices);
+  const std::vector<std::int64_t>& from = known_places(id, indices);
   local.values.resize(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) {
     local.values[i] = from[i] < 0 ? 0.0 : piece.values[static_cast<std::size_t>(from[i])];
@@ -244,7 +254,7 @@ void RankMemory::store(const LocalTensor& local,
     piece.values = local.values;
     return;
   }
-  const std::vector<std::int64_t> to = places(id, indices);
+  const std::vector<std::int64_t>& to = known_places(id, indices);
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (to[i] >= 0) {
       piece.values[static_cast<std::size_t>(to[i])] = local.values[i];

@@ -84,11 +84,15 @@ class RankMemory {
   /// For each element of a view, its place among the values of its content; -1 for padding.
   [[nodiscard]] std::vector<std::int64_t> places(program::TensorId tensor,
                                                  const InstanceIndex& indices);
+  /// The same, worked out once for each chunk: nothing else of the indices moves a view.
+  [[nodiscard]] const std::vector<std::int64_t>& known_places(program::TensorId tensor,
+                                                              const InstanceIndex& indices);
 
   const program::Program& program_;
   std::int64_t rank_;
   Distribution distribution_;
   std::map<Key, Piece> pieces_;
+  std::map<std::pair<program::TensorId, std::int32_t>, std::vector<std::int64_t>> places_;
   Bytes allocated_;
 };
 

@@ -202,14 +202,16 @@ TEST_CASE("a folder without measurements is refused") {
 }
 
 TEST_CASE("fields of a line know where they begin") {
-  const auto fields = split_csv("ä,\"b,\\\"c\",,d");
+  const auto fields = split_csv("ä,\"b,\"\"c\",,d\r");
   REQUIRE(fields.size() == 4);
   CHECK(fields[1].text == "b,\"c");
   CHECK(fields[1].column == 3);
   CHECK(fields[2].text.empty());
   CHECK(fields[3].column == 12);
   CHECK(split_csv("a,").size() == 2);
-  CHECK_THROWS_AS(split_csv("a\\"), BadText);
+  CHECK(split_csv("a\\")[0].text == "a\\");
+  CHECK_THROWS_AS(split_csv("a\"b"), BadText);
+  CHECK_THROWS_AS(split_csv("\"a\"b"), BadText);
 }
 
 }  // namespace

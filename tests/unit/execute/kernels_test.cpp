@@ -301,9 +301,9 @@ TEST_CASE("attention in blocks equals the naive softmax", "[execute]") {
   Bench bench;
   bench.op.causal = GENERATE(true, false);
   CAPTURE(bench.op.causal);
-  // 150 tokens are three blocks, the last one not full; three query heads share a key head.
+  // 300 tokens are three blocks, the last one not full; three query heads share a key head.
   const Attention attention = {
-      random({2, 150, 2, 3, 5}, 1), random({2, 150, 2, 5}, 2), random({2, 150, 2, 5}, 3)};
+      random({2, 300, 2, 3, 5}, 1), random({2, 300, 2, 5}, 2), random({2, 300, 2, 5}, 3)};
   const auto blocked = attention.forward(bench);
   const auto naive = naive_attention(attention, bench.op.causal);
   CHECK(relative_error(blocked[0].values, naive[0].values) < 1e-13);
@@ -323,6 +323,14 @@ TEST_CASE("attention: a first causal query takes its own value alone", "[execute
   CHECK(result[0].values[1] == Approx(5).epsilon(1e-14));
   CHECK(result[1].values[0] == Approx(7).epsilon(1e-14));
   CHECK(result[1].values[1] == Approx(2 + std::log(4.0)).epsilon(1e-14));
+}
+
+TEST_CASE("attention: a key that is not seen adds nothing, however large its value", "[execute]") {
+  Bench bench;
+  bench.op.causal = true;
+  const Attention attention = {
+      whole({1, 2, 1, 1, 1}, {1, 1}), whole({1, 2, 1, 1}, {1, 1}), whole({1, 2, 1, 1}, {3, 1e308})};
+  CHECK(attention.forward(bench)[0].values[0] == 3);
 }
 
 TEST_CASE("attention backward: against finite differences", "[execute]") {
@@ -346,15 +354,15 @@ TEST_CASE("attention backward: against finite differences", "[execute]") {
 TEST_CASE("attention: ranks that own a part of the queries add up to the whole", "[execute]") {
   Bench bench;
   bench.op.causal = true;
-  // Over 128 keys: the last queries see several blocks, and blocks end inside a rank's part.
+  // Over 256 keys: the last queries see several blocks, and blocks end inside a rank's part.
   const Attention attention = {
-      random({1, 140, 1, 2, 3}, 1), random({1, 140, 1, 3}, 2), random({1, 140, 1, 3}, 3)};
-  const LocalTensor d_o = random({1, 140, 1, 2, 3}, 4);
+      random({1, 280, 1, 2, 3}, 1), random({1, 280, 1, 3}, 2), random({1, 280, 1, 3}, 3)};
+  const LocalTensor d_o = random({1, 280, 1, 2, 3}, 4);
   const auto forward = attention.forward(bench);
   const auto backward = attention.backward(bench, d_o);
   std::vector<double> dk(attention.k.values.size());
   std::vector<double> dv(attention.v.values.size());
-  for (const auto& [first, count] : {std::pair(0, 30), std::pair(30, 75), std::pair(105, 35)}) {
+  for (const auto& [first, count] : {std::pair(0, 60), std::pair(60, 150), std::pair(210, 70)}) {
     CAPTURE(first);
     const Attention own = {part(attention.q, 1, first, count), attention.k, attention.v};
     const auto result = own.forward(bench);

@@ -45,7 +45,7 @@ TEST_CASE("rows that are no measurement are refused with line and reason", "[cal
                                                              {5, "oop_time_us: "},
                                                              {6, "12 ranks do not fill nodes of 8"},
                                                              {7, "no plan uses 'broadcast'"},
-                                                             {8, "the row has 0 fields"},
+                                                             {8, "a quote is not closed"},
                                                              {9, "the row has 7 fields"}};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CAPTURE(i, log.refusals[i].reason);
