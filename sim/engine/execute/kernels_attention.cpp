@@ -193,10 +193,9 @@ void attention_forward(const KernelContext& context, Operands operands) {
           const double correction = std::exp(before - largest(i));
           // Keys that are not seen have no exponential: Eigen's of minus infinity is a denormal
           // number, not zero, and every product with it takes a hundred times as long.
-          const std::int64_t visible =
-              std::clamp<std::int64_t>(mask.visible(first + i, sizes.keys) - first_key, 0, keys);
-          weights.row(i).head(visible) = (weights.row(i).head(visible).array() - largest(i)).exp();
-          weights.row(i).tail(keys - visible).setZero();
+          const auto scores = weights.row(i).array();
+          weights.row(i) =
+              (scores == kMinusInfinity).select(0.0, (scores - largest(i)).exp()).matrix();
           total(i) = total(i) * correction + weights.row(i).sum();
           sum.row(i) *= correction;
         }
