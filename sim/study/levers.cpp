@@ -36,13 +36,23 @@ std::string loss(PlanSpec& plan, StudySpec& study) {
 
 template <Recompute kHow>
 std::string recompute(PlanSpec& plan, StudySpec& /*study*/) {
-  if (plan.recompute >= kHow) {
+  if (plan.recompute.granularity >= kHow) {
     return {};
   }
-  plan.recompute = kHow;
-  return kHow == Recompute::offload_host
-             ? "recompute: {offload: host}"
-             : fmt::format("recompute: {}", config::word_for(config::kRecomputeWords, kHow));
+  plan.recompute = {};
+  plan.recompute.granularity = kHow;
+  plan.recompute.modules.core_attention = kHow == Recompute::selective;
+  return fmt::format("recompute: {}", config::word_for(config::kRecomputeWords, kHow));
+}
+
+std::string offload(PlanSpec& plan, StudySpec& /*study*/) {
+  if (plan.recompute.offload_to_host) {
+    return {};
+  }
+  plan.recompute = {};
+  plan.recompute.granularity = Recompute::full;
+  plan.recompute.offload_to_host = true;
+  return "recompute: {offload: host}";
 }
 
 /// Half of it, twice as often: without a global batch the step would be another one.
@@ -112,7 +122,7 @@ constexpr std::array kLevers = {
     LeverRow{"reshard", reshard},
     LeverRow{"recompute", recompute<Recompute::selective>},
     LeverRow{"recompute", recompute<Recompute::full>},
-    LeverRow{"offload", recompute<Recompute::offload_host>},
+    LeverRow{"offload", offload},
     LeverRow{"degree", twice_the_degree},
 };
 

@@ -113,7 +113,8 @@ Bytes context_bytes(const Plan& plan) {
   const std::int64_t tensor = plan.attention == AttentionLowering::megatron ? plan.group_degree : 1;
   const std::int64_t exchange = plan.ulysses_degree();
   const std::int64_t ranks = exchange * plan.ring_degree;
-  const std::int64_t kv_heads = plan.exchanged_kv_heads();
+  // Tensor-parallel ranks that share a key/value head have a copy each.
+  const std::int64_t kv_heads = std::max(plan.exchanged_kv_heads(), tensor);
   const std::int64_t of_token = 2 * plan.micro_batch * model.head_dim;  // bytes of one head
   const std::int64_t all = of_token * plan.sequence * (4 * model.layers + 2 * layers_again(plan)) *
                            (model.heads + kv_heads) / tensor;
