@@ -258,9 +258,9 @@ std::optional<Seconds> attention_op_time(const Program& program,
   }
   const auto pass = op.function == Function::attention_forward ? cost::AttentionPass::forward
                                                                : cost::AttentionPass::backward;
+  const AttentionKernels kernels = attention_kernels(program, op, Extents::local, position);
   Seconds sum;
-  for (const cost::AttentionShape& shape :
-       attention_kernels(program, op, Extents::local, position).all()) {
+  for (const cost::AttentionShape& shape : kernels.all()) {
     const auto seconds =
         cost::attention_time(shape, pass, *kernel, *machine.costs.streaming_multiprocessors);
     if (!seconds) {

@@ -140,8 +140,8 @@ Flops over_ring(const Program& program, const Op& op, Extents which, Count count
   const std::int64_t positions = program.mesh().group_size(ring_of_attention(program, op));
   Flops sum;
   for (std::int64_t position = 0; position < positions; ++position) {
-    for (const cost::AttentionShape& shape :
-         attention_kernels(program, op, which, position).all()) {
+    const AttentionKernels kernels = attention_kernels(program, op, which, position);
+    for (const cost::AttentionShape& shape : kernels.all()) {
       sum += count(shape);
     }
   }

@@ -46,9 +46,12 @@ struct AttentionKernels {
   std::array<cost::AttentionShape, 2> shape;
   std::size_t count = 0;
 
-  [[nodiscard]] std::span<const cost::AttentionShape> all() const {
+  /// Of a variable only: in a loop over a temporary's, the shapes would be gone.
+  [[nodiscard]] std::span<const cost::AttentionShape> all() const& {
     return std::span(shape).first(count);
   }
+
+  void all() const&& = delete;
 };
 
 /// EQ ring-attention-work: contiguous i = 0: the causal square c x c; 0 < i <= r: c x c; i > r:

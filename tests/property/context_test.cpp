@@ -198,8 +198,9 @@ std::vector<double> attention_flops(const Plan& plan) {
       continue;
     }
     for (std::int64_t rank = 0; rank < plan.ring_degree; ++rank) {
-      for (const auto& kernel :
-           engine::attention_kernels(program, op, engine::Extents::local, rank).all()) {
+      const engine::AttentionKernels kernels =
+          engine::attention_kernels(program, op, engine::Extents::local, rank);
+      for (const cost::AttentionShape& kernel : kernels.all()) {
         flops[static_cast<std::size_t>(rank)] += cost::attention_forward_flops(kernel).value();
       }
     }
