@@ -253,7 +253,8 @@ class LinkLoads::Finder {
     const AxisMask group = schedule_.group_of(ways_[way].slot);
     payload_.push_back(Bytes(1));
     const auto send = [&](std::int64_t from, std::int64_t to) {
-      for (const LinkId link : topology_.route(from, to).links()) {
+      const Route route = topology_.route(from, to);
+      for (const LinkId link : route.links()) {
         if (near_.has_link(link)) {
           add(way, class_of(from), {link, payload_[way]});
         }

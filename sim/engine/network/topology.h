@@ -63,7 +63,10 @@ class Route {
  public:
   void add(LinkId link) { links_.at(count_++) = link; }
 
-  [[nodiscard]] std::span<const LinkId> links() const { return std::span(links_).first(count_); }
+  /// Of a variable only: in a loop over a temporary's, the links would be gone.
+  [[nodiscard]] std::span<const LinkId> links() const& { return std::span(links_).first(count_); }
+
+  void links() const&& = delete;
 
  private:
   static constexpr std::size_t kMostLinks = 8;  // relayed over PCIe and through the spine
