@@ -11,6 +11,7 @@
 #include "calibrate/fit/predict.h"
 #include "calibrate/fit/report.h"
 #include "sim/core/printable.h"
+#include "sim/core/xml_text.h"
 
 namespace trireme::calibrate {
 
@@ -109,27 +110,6 @@ constexpr std::size_t kMostLegend = 8;
 constexpr std::array<const char*, 8> kColors = {
     "#1b6ca8", "#c8553d", "#3a7d44", "#7a4988", "#b8860b", "#008b8b", "#8b4513", "#555555"};
 
-/// Text between tags.
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char character : printable(text)) {
-    switch (character) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      default:
-        result += character;
-    }
-  }
-  return result;
-}
-
 /// A logarithmic axis over whole decades.
 struct Axis {
   int least = 0;  // powers of ten
@@ -166,7 +146,7 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
                      x,
                      y,
                      anchor,
-                     escaped(text));
+                     xml_escaped(text));
 }
 
 std::string axes(const Axis& across, const Axis& up, const Panel& panel) {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/core/xml_text.h"
 #include "sim/report/numbers.h"
 
 namespace trireme::report {
@@ -59,29 +60,6 @@ bool is_light(Work work) {
          work != Work::all_gather;
 }
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
-
 double text_width(std::string_view text) {
   return kLetterWidth * static_cast<double>(text.size());
 }
@@ -92,7 +70,7 @@ std::string text_at(double x, double y, std::string_view style, std::string_view
                      y,
                      style.empty() ? "" : " ",
                      style,
-                     escaped(text));
+                     xml_escaped(text));
 }
 
 /// "matrix products of mlp", "all-gathers".
@@ -293,7 +271,7 @@ class Chart {
         "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{3}</svg>\n",
         kWidth,
         y_ + kLineHeight,
-        escaped(fmt::format("Timeline of {} in {}", timeline_.plan, timeline_.study)),
+        xml_escaped(fmt::format("Timeline of {} in {}", timeline_.plan, timeline_.study)),
         body_);
   }
 
@@ -404,7 +382,7 @@ class Chart {
   void draw(const Bar& bar, const Window& window) {
     const double x = window.x(bar.first->start);
     const double width = std::max(window.x(bar.end) - x, kLeastDrawn);
-    const std::string title = escaped(title_of(bar));
+    const std::string title = xml_escaped(title_of(bar));
     body_ += fmt::format(
         "<g><title>{}</title><rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" "
         "fill=\"{}\"{}/>",
@@ -431,7 +409,7 @@ class Chart {
           x + width / 2,
           y_ + kRowHeight / 2 + 2,
           is_light(bar.work()) ? "#000000" : "#ffffff",
-          escaped(label));
+          xml_escaped(label));
     }
     body_ += "</g>\n";
   }

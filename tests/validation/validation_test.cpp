@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "sim/core/files.h"
+#include "sim/plan/lower.h"
+#include "sim/plan/parameters.h"
 #include "sim/validation/validate.h"
 #include "tests/catch.h"
 #include "tests/support/golden.h"
@@ -57,6 +59,21 @@ TEST_CASE("every source of a case has an entry in the bibliography", "[validatio
   for (const ledger::ValidationRow& row : run_all().rows) {
     INFO(row.stated.id << ": " << row.stated.source);
     CHECK(std::find(keys.begin(), keys.end(), row.stated.source) != keys.end());
+  }
+}
+
+TEST_CASE("every lowering and way of sharding has its source in the bibliography", "[validation]") {
+  const std::vector<std::string> keys = bibliography_keys();
+  const auto is_known = [&](std::string_view key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  for (const plan::LoweringInfo& row : plan::lowering_table()) {
+    INFO(row.name << ": " << row.bibliography_key);
+    CHECK(is_known(row.bibliography_key));
+  }
+  for (const plan::ShardingInfo& row : plan::sharding_table()) {
+    INFO(row.name << ": " << row.bibliography_key);
+    CHECK(is_known(row.bibliography_key));
   }
 }
 
