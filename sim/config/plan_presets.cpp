@@ -21,6 +21,11 @@ constexpr std::array<PlanPreset, 9> kPresets = {{
      "Megatron tensor parallelism, sequences replicated",
      "{tensor_parallel: {degree: DEGREE, sequence: false}}",
      true},
+    {"megatron-pipeline",
+     "Megatron tensor and sequence parallelism inside stages of a pipeline, 1f1b",
+     "{tensor_parallel: {degree: DEGREE, sequence: true}, pipeline: {degree: 2, schedule: 1f1b}, "
+     "framework: megatron}",
+     true},
     {"ulysses",
      "DeepSpeed-Ulysses, weights replicated and gradients all-reduced",
      "{ulysses: {degree: DEGREE}, zero: {stage: 0}}",

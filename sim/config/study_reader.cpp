@@ -17,6 +17,7 @@
 #include "sim/config/loss.h"
 #include "sim/config/map_reader.h"
 #include "sim/config/model.h"
+#include "sim/config/pipeline_reader.h"
 #include "sim/config/plan_presets.h"
 #include "sim/config/recompute.h"
 #include "sim/config/what_if.h"
@@ -234,6 +235,8 @@ PlanSpec read_plan(const Node& written,
                                                              "ring",
                                                              "tensor_parallel",
                                                              "mlp",
+                                                             "pipeline",
+                                                             "placement",
                                                              "data_parallel",
                                                              "zero",
                                                              "framework"});
@@ -258,6 +261,8 @@ PlanSpec read_plan(const Node& written,
   if (const Node* const mlp = map.find("mlp")) {
     read_mlp(MapReader(*mlp, map.path_of("mlp"), {"tensor_parallel", "tiles"}), plan);
   }
+  plan.pipeline = read_pipeline(map);
+  plan.placement = read_placement(map);
   plan.data_parallel = map.maybe_located("data_parallel", count_within("degree"));
   plan.zero = read_zero(map);
   plan.framework = map.optional("framework", word_of(kFrameworkWords), "generic");
@@ -402,7 +407,8 @@ void check_products(const StudySpec& study) {
     refuse_beyond_limit({"the product of the degrees",
                          real(plan.ulysses.value) * real(plan.sequence_gather.value) *
                              real(plan.ring.value) * real(plan.tensor_parallel.value) *
-                             real(plan.mlp_tensor_parallel.value) * data_parallel,
+                             real(plan.mlp_tensor_parallel.value) *
+                             real(plan.pipeline.degree.value) * data_parallel,
                          &plan.where});
     if (plan.attention == AttentionKernel::unfused) {
       refuse_beyond_limit({"micro_batch x heads x sequence x sequence",

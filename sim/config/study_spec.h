@@ -55,9 +55,14 @@ enum class LossKind : std::uint8_t { eager, chunked, fused, vocabulary_parallel 
 enum class AttentionKernel : std::uint8_t { flash2, flash3, cudnn, unfused };
 enum class ExchangeKind : std::uint8_t { packed, separate };
 enum class GradientReduce : std::uint8_t { reduce_scatter, all_reduce };
+/// The groups that ranks are numbered along; context parallelism is a sequence group.
+enum class RankGroup : std::uint8_t { tensor, sequence, data, pipeline };
 /// Whether ZeRO-3 keeps gathered parameters between forward and backward.
 enum class Reshard : std::uint8_t { keep, after_forward, framework };
 enum class ZeroScope : std::uint8_t { all, attention };
+enum class PipelineScheduleKind : std::uint8_t { one_forward_one_backward, interleaved };
+/// What stages have equal parts of: layers, or operations; or as many layers as are listed.
+enum class PipelineSplit : std::uint8_t { count, cost, listed };
 enum class TensorParallelOverlap : std::uint8_t { none, bulk, ring_exchange };
 enum class Framework : std::uint8_t {
   generic,
@@ -97,6 +102,14 @@ struct ZeroSpec {
   ZeroScope only = ZeroScope::all;
 };
 
+struct PipelineSpec {
+  Located<std::int64_t> degree;  // stages
+  PipelineScheduleKind schedule = PipelineScheduleKind::one_forward_one_backward;
+  Located<std::int64_t> virtual_stages;  // of each stage, interleaved
+  PipelineSplit split = PipelineSplit::count;
+  std::vector<Located<std::int64_t>> layers;  // listed: of each part of the model, in its order
+};
+
 /// One plan: degrees and options. Degrees that a plan does not name are 1.
 struct PlanSpec {
   std::string name;
@@ -110,6 +123,9 @@ struct PlanSpec {
   bool tensor_parallel_sequence = true;
   Located<std::int64_t> mlp_tensor_parallel;
   std::optional<Located<std::int64_t>> mlp_tiles;      // absent: the MLP is not tiled
+  PipelineSpec pipeline;
+  /// From the group whose ranks are neighbours outwards; empty: tensor or sequence, data, pipeline.
+  std::vector<Located<RankGroup>> placement;
   std::optional<Located<std::int64_t>> data_parallel;  // absent: GPUs / the other degrees
   ZeroSpec zero;
   Framework framework = Framework::generic;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/config/model_spec.h"
 #include "sim/config/study_spec.h"
@@ -14,6 +15,7 @@ namespace trireme::plan {
 
 enum class AttentionLowering : std::uint8_t { megatron, ulysses, sequence_gather };
 enum class MlpLowering : std::uint8_t { megatron, replicated, tiled };
+enum class PipelineSchedule : std::uint8_t { none, one_forward_one_backward, interleaved };
 
 /// The model's dimensions, as numbers.
 struct ModelShape {
@@ -46,6 +48,14 @@ struct Plan {
   /// Ranks of the one group that attention and MLP split over, each in its own way.
   std::int64_t group_degree = 1;
   std::int64_t data_degree = 1;
+  /// Stages of the pipeline. The model is cut into `virtual_stages` chunks for each, of which stage
+  /// i has chunks i, i + pipeline_degree, ...
+  std::int64_t pipeline_degree = 1;
+  std::int64_t virtual_stages = 1;
+  PipelineSchedule schedule = PipelineSchedule::none;
+  std::vector<std::int64_t> chunk_layers;  // of each chunk; empty: equal ones
+  /// Axes of the mesh (step.h) in the order in which ranks are numbered along them; empty: theirs.
+  std::vector<int> placement;
   AttentionLowering attention = AttentionLowering::ulysses;
   MlpLowering mlp = MlpLowering::replicated;
   /// Tokens are sharded over the group between blocks.
@@ -85,7 +95,14 @@ struct Plan {
   bool clip_gradients = true;
   config::Framework framework = config::Framework::generic;
 
-  [[nodiscard]] std::int64_t ranks() const { return group_degree * data_degree; }
+  [[nodiscard]] std::int64_t ranks() const { return group_degree * data_degree * pipeline_degree; }
+
+  [[nodiscard]] std::int64_t chunks() const { return pipeline_degree * virtual_stages; }
+
+  [[nodiscard]] std::int64_t layers_of_chunk(std::int64_t chunk) const {
+    return chunk_layers.empty() ? model.layers / chunks()
+                                : chunk_layers[static_cast<std::size_t>(chunk)];
+  }
 
   /// Whether the embedding and the head are split along the vocabulary: they follow the MLP.
   [[nodiscard]] bool vocabulary_parallel() const { return mlp == MlpLowering::megatron; }

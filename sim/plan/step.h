@@ -19,8 +19,10 @@ using program::TensorId;
 /// sits on neighbouring ranks; data parallelism is outside.
 inline constexpr int kGroupAxis = 0;
 inline constexpr int kDataAxis = 1;
+inline constexpr int kPipelineAxis = 2;  // only where there is a pipeline
 inline constexpr AxisMask kGroup = program::axis_bit(kGroupAxis);
 inline constexpr AxisMask kData = program::axis_bit(kDataAxis);
+inline constexpr AxisMask kPipeline = program::axis_bit(kPipelineAxis);
 
 [[nodiscard]] program::Mesh mesh_of(const Plan& plan);
 

@@ -82,7 +82,7 @@ TEST_CASE("a step is what its compute stream does and waits for", "[property][en
         const ledger::TimeLedger& time = result.time;
         CHECK(time.exposed_communication == sum(time.exposed_by_collective));
         CHECK((time.compute_busy + time.exposed_communication + time.exposed_host_copy +
-               time.exposed_launch)
+               time.exposed_launch + time.pipeline_bubble)
                   .value() == Approx(time.step.value()).epsilon(1e-9));
         CHECK(result.busy_of_stream[engine::kComputeSlot] == time.compute_busy);
         for (const Seconds busy : result.busy_of_stream) {

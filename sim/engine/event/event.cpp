@@ -9,14 +9,15 @@
 
 namespace trireme::engine {
 
-RankClasses classes_of(const program::Program& program,
+RankClasses classes_of(std::span<const program::Program> stages,
                        const Machine& machine,
                        const EventOptions& options) {
-  std::vector<std::uint32_t> own = KernelFactors(options.variation, program.mesh().ranks()).kinds();
+  const std::int64_t ranks = stages.front().mesh().ranks();
+  std::vector<std::uint32_t> own = KernelFactors(options.variation, ranks).kinds();
   if (options.unfolded) {
     std::iota(own.begin(), own.end(), 0U);
   } else if (options.contention && machine.topology) {
-    const std::vector<std::uint32_t> aligned = alignment_to_pods(program, *machine.topology);
+    const std::vector<std::uint32_t> aligned = alignment_to_pods(stages, *machine.topology);
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> numbers;
     for (std::size_t rank = 0; rank < own.size(); ++rank) {
       own[rank] =
@@ -25,19 +26,20 @@ RankClasses classes_of(const program::Program& program,
               .first->second;
     }
   }
-  return fold_ranks(program, own);
+  return fold_ranks(stages, own);
 }
 
-std::optional<std::vector<Seconds>> op_times(const program::Program& program,
-                                             const Machine& machine) {
+std::optional<std::vector<Seconds>> op_times(const Schedule& schedule, const Machine& machine) {
   std::vector<Seconds> seconds;
-  seconds.reserve(program.ops().size());
-  for (const program::Op& op : program.ops()) {
-    const std::optional<Seconds> of_op = op_time(program, op, machine);
-    if (!of_op) {
-      return std::nullopt;
+  seconds.reserve(schedule.ops());
+  for (const program::Program& program : schedule.programs()) {
+    for (const program::Op& op : program.ops()) {
+      const std::optional<Seconds> of_op = op_time(program, op, machine);
+      if (!of_op) {
+        return std::nullopt;
+      }
+      seconds.push_back(*of_op);
     }
-    seconds.push_back(*of_op);
   }
   return seconds;
 }
@@ -46,7 +48,7 @@ std::optional<EventResult> simulate(const Schedule& schedule,
                                     const Machine& machine,
                                     const EventOptions& options,
                                     const TaskObserver& observer) {
-  std::optional<std::vector<Seconds>> seconds = op_times(schedule.program(), machine);
+  std::optional<std::vector<Seconds>> seconds = op_times(schedule, machine);
   if (!seconds) {
     return std::nullopt;
   }

@@ -27,7 +27,7 @@ struct EventOptions {
   bool contention = true;
   /// Kernels and collectives beside each other slow down, where the profile says by how much.
   bool interference = true;
-  /// What an operation's seconds are multiplied with, by OpId; empty for 1.
+  /// What an operation's seconds are multiplied with, by its number in the schedule; empty for 1.
   std::vector<double> op_factors;
 };
 
@@ -52,15 +52,16 @@ struct EventResult {
 };
 
 /// The classes of ranks that are simulated under `options`.
-[[nodiscard]] RankClasses classes_of(const program::Program& program,
+[[nodiscard]] RankClasses classes_of(std::span<const program::Program> stages,
                                      const Machine& machine,
                                      const EventOptions& options);
 
-/// Seconds of every operation, by OpId; empty when the machine's profile does not know a kernel.
-[[nodiscard]] std::optional<std::vector<Seconds>> op_times(const program::Program& program,
+/// Seconds of every operation of all programs, by number in the schedule; empty when the machine's
+/// profile does not know a kernel.
+[[nodiscard]] std::optional<std::vector<Seconds>> op_times(const Schedule& schedule,
                                                            const Machine& machine);
 
-/// Runs a step on `program.mesh().ranks()` ranks. Empty when a kernel's seconds are unknown.
+/// Runs a step on all ranks of the programs' mesh. Empty when a kernel's seconds are unknown.
 /// Simultaneous events are handled in the order in which they were scheduled, which is that of
 /// ranks and streams.
 ///
