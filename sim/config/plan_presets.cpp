@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kDegree = "DEGREE";
 
-constexpr std::array<PlanPreset, 9> kPresets = {{
+constexpr std::array<PlanPreset, 10> kPresets = {{
     {"megatron-sp",
      "Megatron tensor parallelism with sequence parallelism",
      "{tensor_parallel: {degree: DEGREE, sequence: true}}",
