@@ -61,7 +61,9 @@ std::vector<GemmPoint> layer_gemms(const config::StudySpec& study) {
   for (const config::PlanSpec& spec : study.plans) {
     const plan::Resolution resolution = plan::resolve(study, spec);
     if (resolution.feasibility.legal()) {
-      add_products(plan::lower(resolution.plan), products);
+      for (const program::Program& stage : plan::lower_stages(resolution.plan)) {
+        add_products(stage, products);
+      }
     }
   }
   std::stable_sort(products.begin(), products.end(), [](const Product& a, const Product& b) {

@@ -46,6 +46,7 @@ inline constexpr Bound kBounds[] = {
     {"degree", 1, 1 << 20},
     {"stage", 0, 3},
     {"chunks", 1, 1 << 12},
+    {"virtual_stages", 2, 1 << 6},
     // what if
     {"runs", 1, 10'000},
 };

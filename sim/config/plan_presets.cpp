@@ -25,7 +25,7 @@ void replace_all(std::string& text, std::string_view word, std::int64_t value) {
   }
 }
 
-constexpr std::array<PlanPreset, 11> kPresets = {{
+constexpr std::array<PlanPreset, 12> kPresets = {{
     {"megatron-sp",
      "Megatron tensor parallelism with sequence parallelism",
      "{tensor_parallel: {degree: DEGREE, sequence: true}}",
@@ -33,6 +33,11 @@ constexpr std::array<PlanPreset, 11> kPresets = {{
     {"megatron-tp",
      "Megatron tensor parallelism, sequences replicated",
      "{tensor_parallel: {degree: DEGREE, sequence: false}}",
+     true},
+    {"megatron-pipeline",
+     "Megatron tensor and sequence parallelism inside stages of a pipeline, 1f1b",
+     "{tensor_parallel: {degree: DEGREE, sequence: true}, pipeline: {degree: 2, schedule: 1f1b}, "
+     "framework: megatron}",
      true},
     {"ulysses",
      "DeepSpeed-Ulysses, weights replicated and gradients all-reduced",

@@ -18,6 +18,7 @@
 #include "sim/config/map_reader.h"
 #include "sim/config/memory.h"
 #include "sim/config/model.h"
+#include "sim/config/pipeline_reader.h"
 #include "sim/config/plan_presets.h"
 #include "sim/config/recompute.h"
 #include "sim/config/what_if.h"
@@ -262,6 +263,8 @@ PlanSpec read_plan(const Node& written,
                                                              "context_parallel",
                                                              "tensor_parallel",
                                                              "mlp",
+                                                             "pipeline",
+                                                             "placement",
                                                              "data_parallel",
                                                              "zero",
                                                              "framework"});
@@ -293,6 +296,8 @@ PlanSpec read_plan(const Node& written,
   if (const Node* const mlp = map.find("mlp")) {
     read_mlp(MapReader(*mlp, map.path_of("mlp"), {"tensor_parallel", "tiles"}), plan);
   }
+  plan.pipeline = read_pipeline(map);
+  plan.placement = read_placement(map);
   plan.data_parallel = map.maybe_located("data_parallel", count_within("degree"));
   plan.zero = read_zero(map);
   plan.framework = map.optional("framework", word_of(kFrameworkWords), "generic");
@@ -429,7 +434,7 @@ void for_each_product(const StudySpec& study, See see) {
                 real(plan.ulysses.value) * real(plan.sequence_gather.value) *
                     real(plan.ring.value) * real(plan.context_parallel.value) *
                     real(plan.tensor_parallel.value) * real(plan.mlp_tensor_parallel.value) *
-                    data_parallel,
+                    real(plan.pipeline.degree.value) * data_parallel,
                 &plan.where});
     if (plan.attention == AttentionKernel::unfused) {
       see(Product{"micro_batch x heads x sequence x sequence",

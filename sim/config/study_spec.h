@@ -69,9 +69,14 @@ enum class RingOrder : std::uint8_t { contiguous, zigzag, striped };
 /// Megatron's words for ways to exchange between context-parallel ranks.
 enum class ContextCommunication : std::uint8_t { p2p, all_gather, a2a, a2a_p2p };
 enum class GradientReduce : std::uint8_t { reduce_scatter, all_reduce };
+/// The groups that ranks are numbered along; context parallelism is a sequence group.
+enum class RankGroup : std::uint8_t { tensor, sequence, exchange, ring, data, pipeline };
 /// Whether ZeRO-3 keeps gathered parameters between forward and backward.
 enum class Reshard : std::uint8_t { keep, after_forward, framework };
 enum class ZeroScope : std::uint8_t { all, attention };
+enum class PipelineScheduleKind : std::uint8_t { one_forward_one_backward, interleaved };
+/// What stages have equal parts of: layers, or operations; or as many layers as are listed.
+enum class PipelineSplit : std::uint8_t { count, cost, listed };
 enum class TensorParallelOverlap : std::uint8_t { none, bulk, ring_exchange };
 enum class Framework : std::uint8_t {
   generic,
@@ -111,6 +116,14 @@ struct ZeroSpec {
   ZeroScope only = ZeroScope::all;
 };
 
+struct PipelineSpec {
+  Located<std::int64_t> degree;  // stages
+  PipelineScheduleKind schedule = PipelineScheduleKind::one_forward_one_backward;
+  Located<std::int64_t> virtual_stages;  // of each stage, interleaved
+  PipelineSplit split = PipelineSplit::count;
+  std::vector<Located<std::int64_t>> layers;  // listed: of each part of the model, in its order
+};
+
 /// One plan: degrees and options. Degrees that a plan does not name are 1.
 struct PlanSpec {
   std::string name;
@@ -129,7 +142,10 @@ struct PlanSpec {
   Located<std::int64_t> tensor_parallel;
   bool tensor_parallel_sequence = true;
   Located<std::int64_t> mlp_tensor_parallel;
-  std::optional<Located<std::int64_t>> mlp_tiles;      // absent: the MLP is not tiled
+  std::optional<Located<std::int64_t>> mlp_tiles;  // absent: the MLP is not tiled
+  PipelineSpec pipeline;
+  /// From the group whose ranks are neighbours outwards; empty: tensor or sequence, data, pipeline.
+  std::vector<Located<RankGroup>> placement;
   std::optional<Located<std::int64_t>> data_parallel;  // absent: GPUs / the other degrees
   ZeroSpec zero;
   Framework framework = Framework::generic;

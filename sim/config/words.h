@@ -57,6 +57,17 @@ inline constexpr Choice<Reshard> kReshardWords[] = {
     {"true", Reshard::after_forward}, {"false", Reshard::keep}, {"framework", Reshard::framework}};
 inline constexpr Choice<ZeroScope> kZeroScopeWords[] = {{"all", ZeroScope::all},
                                                         {"attention", ZeroScope::attention}};
+inline constexpr Choice<PipelineScheduleKind> kPipelineScheduleWords[] = {
+    {"1f1b", PipelineScheduleKind::one_forward_one_backward},
+    {"interleaved", PipelineScheduleKind::interleaved}};
+inline constexpr Choice<RankGroup> kRankGroupWords[] = {{"tensor", RankGroup::tensor},
+                                                        {"sequence", RankGroup::sequence},
+                                                        {"exchange", RankGroup::exchange},
+                                                        {"ring", RankGroup::ring},
+                                                        {"data", RankGroup::data},
+                                                        {"pipeline", RankGroup::pipeline}};
+inline constexpr Choice<PipelineSplit> kPipelineSplitWords[] = {{"count", PipelineSplit::count},
+                                                                {"cost", PipelineSplit::cost}};
 inline constexpr Choice<ElementType> kGradientTypeWords[] = {
     {"fp32", ElementType::fp32}, {"bf16", ElementType::bf16}, {"fp16", ElementType::fp16}};
 inline constexpr Choice<TensorParallelOverlap> kTensorParallelOverlapWords[] = {

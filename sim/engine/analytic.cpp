@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -13,12 +12,11 @@
 #include "sim/engine/collective_payload.h"
 #include "sim/engine/network/least_seconds.h"
 #include "sim/engine/placement.h"
-#include "sim/engine/time_booking.h"
+#include "sim/engine/segment_times.h"
 #include "sim/engine/work.h"
 
 namespace trireme::engine {
 
-using program::Access;
 using program::Family;
 using program::Function;
 using program::Op;
@@ -88,7 +86,7 @@ std::optional<Seconds> attention_op_time(const Program& program,
 std::optional<Seconds> profile_collective_time(const Program& program,
                                                const Op& op,
                                                const Machine& machine) {
-  const cost::Group group = place(program.mesh(), op.group, machine.gpus_per_node);
+  const cost::Group group = group_of(program, op, machine.gpus_per_node);
   const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
   return formulas(op.collective)
       .time(payload_bytes(program, op), type, group, machine.nic_rate, machine.costs);
@@ -99,7 +97,15 @@ LeastTime least_time_of(const Program& program, const Op& op, const Machine& mac
   if (!machine.topology) {
     return {};
   }
-  const SharedLinks shared = shared_links(program.mesh(), op.group, *machine.topology);
+  SharedLinks shared;
+  if (program::crosses_stages(op)) {
+    shared.ranks = 2;
+    shared.per_nic = 1;
+    shared.per_node = group_of(program, op, machine.gpus_per_node).ranks_per_node;
+    shared.per_pod = shared.ranks;
+  } else {
+    shared = shared_links(program.mesh(), op.group, *machine.topology);
+  }
   return least_seconds(op.collective, payload_bytes(program, op), shared, *machine.topology);
 }
 
@@ -110,141 +116,6 @@ std::optional<Seconds> collective_op_time(const Program& program,
   return promised ? std::optional(std::max(*promised, least_time_of(program, op, machine).seconds))
                   : std::nullopt;
 }
-
-/// The streams' clocks inside one segment.
-class SegmentClock {
- public:
-  SegmentClock(const Program& program, Seconds launch) : program_(program), launch_(launch) {}
-
-  void start(std::span<const Op> ops) {
-    stream_.fill(Seconds(0));
-    compute_busy_ = Seconds(0);
-    launched_ = Seconds(0);
-    launch_idle_ = Seconds(0);
-    length_ = Seconds(0);
-    ++segment_;
-    overlaps_ = std::any_of(ops.begin(), ops.end(), [](const Op& op) { return !op.blocking; });
-    if (overlaps_) {
-      if (first_block_.empty()) {
-        number_blocks();
-      }
-    }
-  }
-
-  void run(const Op& op, Seconds duration) {
-    Seconds begin = stream_[op.stream];
-    if (op.blocking) {
-      begin = std::max(begin, stream_[program::kComputeStream]);
-    }
-    if (overlaps_) {  // else every operation waits for all before it
-      begin = std::max(begin, operands_ready(op));
-    }
-    if (begin < launched_) {
-      if (op.blocking || op.stream == program::kComputeStream) {
-        launch_idle_ += launched_ - std::max(begin, stream_[program::kComputeStream]);
-      }
-      begin = launched_;
-    }
-    if (duration > Seconds(0)) {
-      launched_ += launch_;
-    }
-    const Seconds end = begin + duration;
-    stream_[op.stream] = end;
-    length_ = std::max(length_, end);
-    if (op.blocking) {
-      stream_[program::kComputeStream] = end;
-    }
-    if (op.stream == program::kComputeStream) {
-      compute_busy_ += duration;
-    }
-    if (overlaps_) {
-      use_operands_until(op, end);
-    }
-  }
-
-  /// Until all streams have done their work, and the host has issued all of it.
-  [[nodiscard]] Seconds length() const { return std::max(length_, launched_); }
-
-  [[nodiscard]] Seconds compute_busy() const { return compute_busy_; }
-
-  /// Time in which the compute stream stands still until the host has issued its work.
-  [[nodiscard]] Seconds exposed_launch() const { return launch_idle_ + (length() - length_); }
-
-  /// Time in which the compute stream stands still for another reason.
-  [[nodiscard]] Seconds exposed_communication() const {
-    return length() - compute_busy_ - exposed_launch();
-  }
-
- private:
-  /// When a tensor's memory was last written and last read, in one segment.
-  struct Accesses {
-    std::uint32_t segment = 0;
-    Seconds written;
-    Seconds read;
-  };
-
-  /// When what it reads is written, and what it writes is not read any more.
-  Seconds operands_ready(const Op& op) {
-    Seconds ready;
-    for (const program::Operand& operand : program_.operands(op)) {
-      for_each_block(operand, [&](const Accesses& before) {
-        ready = std::max(ready, before.written);
-        if (operand.access != Access::read) {
-          ready = std::max(ready, before.read);
-        }
-      });
-    }
-    return ready;
-  }
-
-  void use_operands_until(const Op& op, Seconds end) {
-    for (const program::Operand& operand : program_.operands(op)) {
-      for_each_block(operand, [&](Accesses& now) {
-        Seconds& until = operand.access == Access::read ? now.read : now.written;
-        until = std::max(until, end);
-      });
-    }
-  }
-
-  /// Gives every block of every piece of memory a number.
-  void number_blocks() {
-    std::size_t blocks = 0;
-    first_block_.reserve(program_.tensors().size());
-    for (const program::Tensor& tensor : program_.tensors()) {
-      first_block_.push_back(blocks);
-      blocks += static_cast<std::size_t>(tensor.blocks);
-    }
-    accesses_.resize(blocks);
-  }
-
-  /// Calls `visit` with the accesses to each block of memory that the operand is.
-  template <class Visit>
-  void for_each_block(const program::Operand& operand, Visit visit) {
-    const program::TensorId id = operand.ref.tensor;
-    const Program::Blocks blocks = program_.blocks(id);
-    const std::size_t first =
-        first_block_[program_.tensor(id).root] + static_cast<std::size_t>(blocks.first);
-    for (std::size_t i = first; i < first + static_cast<std::size_t>(blocks.count); ++i) {
-      Accesses& known = accesses_[i];
-      if (known.segment != segment_) {
-        known = {segment_, Seconds(0), Seconds(0)};
-      }
-      visit(known);
-    }
-  }
-
-  const Program& program_;
-  Seconds launch_;  // host time of one launch
-  std::uint32_t segment_ = 0;
-  bool overlaps_ = false;  // in this segment, operations may run beside each other
-  std::array<Seconds, program::kStreams + 1> stream_{};
-  Seconds compute_busy_;
-  Seconds launched_;  // when the host has issued what came before
-  Seconds launch_idle_;
-  Seconds length_;
-  std::vector<std::size_t> first_block_;  // by tensor that owns memory
-  std::vector<Accesses> accesses_;
-};
 
 }  // namespace
 
@@ -296,31 +167,19 @@ std::optional<Seconds> op_time(const Program& program, const Op& op, const Machi
 }
 
 std::optional<ledger::TimeLedger> read_time(const Program& program, const Machine& machine) {
-  ledger::TimeLedger ledger;
-  SegmentClock clock(program, machine.costs.kernel_launch.value_or(Seconds(0)));
-  bool known = true;
-  program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
-    const Segment& segment = program.segments()[node.segment];
-    const auto times = static_cast<double>(count);
-    clock.start(program.ops().subspan(segment.first_op, segment.ops));
-    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
-      const Op& op = program.op(id);
-      if (program::info(op.function).family == Family::bookkeeping) {
-        continue;
-      }
-      const std::optional<Seconds> duration = op_time(program, op, machine);
-      known = known && duration.has_value();
-      clock.run(op, duration.value_or(Seconds(0)));
-      book_time(ledger, op, times * duration.value_or(Seconds(0)));
-    }
-    ledger.step += times * clock.length();
-    ledger.exposed_communication += times * clock.exposed_communication();
-    ledger.exposed_launch += times * clock.exposed_launch();
-    ledger.compute_busy += times * clock.compute_busy();
-  });
-  if (!known) {
+  const std::optional<SegmentTimes> times = segment_times(program, machine);
+  if (!times) {
     return std::nullopt;
   }
+  ledger::TimeLedger ledger = times->busy;
+  program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
+    const auto executions = static_cast<double>(count);
+    const SegmentTime& time = times->segment[node.segment];
+    ledger.step += executions * time.length;
+    ledger.exposed_communication += executions * time.exposed_communication;
+    ledger.exposed_launch += executions * time.exposed_launch;
+    ledger.compute_busy += executions * time.compute_busy;
+  });
   return ledger;
 }
 
@@ -386,7 +245,7 @@ std::vector<std::string> faster_than_links(const Program& program, const Machine
 
   std::array<Furthest, kCollectiveNames.size()> furthest;
   for (const Op& op : program.ops()) {
-    if (op.function != Function::collective) {
+    if (!program::communicates(op)) {
       continue;
     }
     if (const auto least = bound_by_links(program, op, machine)) {
@@ -427,7 +286,7 @@ std::vector<ledger::TimeEntry> time_entries(const Program& program, const Machin
     entry.component = op.component;
     entry.operation = op.label;
     entry.function =
-        op.function == Function::collective ? name(op.collective) : program::info(op.function).name;
+        program::communicates(op) ? name(op.collective) : program::info(op.function).name;
     entry.count = count;
     entry.each = op_time(program, op, machine).value_or(Seconds(0));
     entry.total = times * entry.each;

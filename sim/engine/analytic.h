@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,21 @@ struct Machine {
 /// Valid:  no contention between streams, no jitter; bounds the event engine from above
 /// Tests:  tests/unit/engine/analytic_test.cpp
 [[nodiscard]] std::optional<ledger::TimeLedger> read_time(const program::Program& program,
+                                                          const Machine& machine);
+
+/// Seconds of a step of all stages of a pipeline, of the rank that ends last; of one program, as
+/// above.
+///
+/// EQ analytic-pipeline-time: s = max(own, peer, channel); T = max over stages of their ends
+///   own      the receiving stage's clock: all its segments before, one after the other  [seconds]
+///   peer     the sending stage's clock when it sent                                     [seconds]
+///   channel  end of the message before from that stage to this                          [seconds]
+///   s        start of a message, which holds up the receiver alone                      [seconds]
+///   T        result                                                                     [seconds]
+/// Source: derived: the recurrence over stages and micro batches in the order of each schedule
+/// Valid:  as analytic-step-time; equals the event engine where nothing else overlaps
+/// Tests:  tests/unit/plan/pipeline_test.cpp
+[[nodiscard]] std::optional<ledger::TimeLedger> read_time(std::span<const program::Program> stages,
                                                           const Machine& machine);
 
 /// Why `read_time` is empty: the first operation whose kernel the profile does not know.

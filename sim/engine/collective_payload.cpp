@@ -17,7 +17,14 @@ const program::Tensor& to(const Program& program, const Op& op, std::size_t pair
 
 }  // namespace
 
+std::size_t payloads(const Op& op) {
+  return program::crosses_stages(op) ? 1U : op.operands / 2U;
+}
+
 Elements collective_payload(const Program& program, const Op& op, std::size_t pair) {
+  if (program::crosses_stages(op)) {
+    return from(program, op, 0).local_elements;
+  }
   const std::int64_t ranks = program.mesh().group_size(op.group);
   switch (op.collective) {
     case CollectiveKind::all_gather:
@@ -34,7 +41,7 @@ Elements collective_payload(const Program& program, const Op& op, std::size_t pa
 
 Bytes payload_bytes(const Program& program, const Op& op) {
   Bytes payload;
-  for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+  for (std::size_t pair = 0; pair < payloads(op); ++pair) {
     payload += bytes_of(collective_payload(program, op, pair), from(program, op, pair).type);
   }
   return payload;
@@ -46,6 +53,37 @@ ledger::ByteAccount byte_account(const Op& op, const program::Tensor& tensor) {
           .traffic = traffic,
           .component = traffic == Traffic::activations ? op.component : tensor.component,
           .collective = op.collective};
+}
+
+cost::Group group_of(const Program& program, const Op& op, std::int64_t gpus_per_node) {
+  return program::crosses_stages(op)
+             ? place_message(program.mesh(), program.stage(), op.peer_stage, gpus_per_node)
+             : place(program.mesh(), op.group, gpus_per_node);
+}
+
+cost::CollectiveBytes bytes_of_rank(const Program& program,
+                                    const Op& op,
+                                    std::size_t pair,
+                                    std::int64_t gpus_per_node,
+                                    std::int64_t rank) {
+  const program::Mesh& mesh = program.mesh();
+  if (!program::crosses_stages(op)) {
+    return collective_bytes(
+        program, op, pair, place(mesh, op.group, gpus_per_node), mesh.position(rank, op.group));
+  }
+  const std::int64_t own = mesh.in_stage(rank, program.stage());
+  const Bytes message = payload_bytes(program, op);
+  cost::CollectiveBytes bytes;
+  if (op.function != program::Function::stage_receive) {
+    bytes.sent = message;
+    if (peer_is_off_node(mesh, own, op.peer_stage, gpus_per_node)) {
+      bytes.sent_off_node = message;
+    }
+  }
+  if (op.function != program::Function::stage_send) {
+    bytes.received = message;
+  }
+  return bytes;
 }
 
 cost::CollectiveBytes collective_bytes(const Program& program,

@@ -10,6 +10,12 @@ std::vector<Communicator> communicators(const program::Program& program,
                                         std::int64_t gpus_per_node) {
   std::map<program::AxisMask, Communicator> by_group;
   for (const program::Op& op : program.ops()) {
+    if (program::crosses_stages(op)) {
+      const program::AxisMask stages = program::axis_bit(program.mesh().stage_axis());
+      by_group[stages].group = stages;
+      by_group[stages].neighbours = true;
+      continue;
+    }
     if (op.function != program::Function::collective || program.mesh().group_size(op.group) == 1) {
       continue;
     }

@@ -24,13 +24,40 @@ namespace trireme::engine {
                                        std::int64_t gpus_per_node) {
   cost::Group placed{.ranks = mesh.group_size(group), .ranks_per_node = 1};
   std::int64_t stride = 1;
-  for (int axis = 0; axis < mesh.axes(); ++axis) {
+  for (int at = 0; at < mesh.axes(); ++at) {
+    const int axis = mesh.axis_at(at);
     if ((group & program::axis_bit(axis)) != 0 && stride < gpus_per_node) {
       placed.ranks_per_node *= std::min(mesh.size(axis), gpus_per_node / stride);
     }
     stride *= mesh.size(axis);
   }
   return placed;
+}
+
+/// Whether a rank of a stage, or another of its program, and its peer in another stage are on
+/// different nodes: the ends of a message between stages.
+[[nodiscard]] inline bool peer_is_off_node(const program::Mesh& mesh,
+                                           std::int64_t rank,
+                                           std::int64_t peer_stage,
+                                           std::int64_t gpus_per_node) {
+  return mesh.in_stage(rank, peer_stage) / gpus_per_node != rank / gpus_per_node;
+}
+
+/// The two ends of a message between stages as a group: on two nodes where any rank's are.
+[[nodiscard]] inline cost::Group place_message(const program::Mesh& mesh,
+                                               std::int64_t stage,
+                                               std::int64_t peer_stage,
+                                               std::int64_t gpus_per_node) {
+  const std::int64_t per_stage = mesh.ranks() / mesh.stages();
+  const std::int64_t stride = mesh.stride(mesh.stage_axis());
+  bool off_node = false;
+  for (std::int64_t place = 0; place < per_stage && !off_node; ++place) {
+    // Ranks of a stage: those below the stage axis' stride, then above it.
+    const std::int64_t rank =
+        place / stride * stride * mesh.stages() + place % stride + stage * stride;
+    off_node = peer_is_off_node(mesh, rank, peer_stage, gpus_per_node);
+  }
+  return {.ranks = 2, .ranks_per_node = off_node ? 1 : 2};
 }
 
 }  // namespace trireme::engine

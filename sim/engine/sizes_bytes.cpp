@@ -27,15 +27,13 @@ void for_each_transfer(const Program& program,
                        std::int64_t rank,
                        Visit visit) {
   program::for_each_op(program, [&](program::OpId, const Op& op, std::int64_t times) {
-    if (op.function != Function::collective) {
+    if (!program::communicates(op)) {
       return;
     }
-    const cost::Group group = place(program.mesh(), op.group, gpus_per_node);
-    const std::int64_t position = program.mesh().position(rank, op.group);
-    for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+    for (std::size_t pair = 0; pair < payloads(op); ++pair) {
       const Tensor& tensor = program.tensor(program.operands(op)[pair].ref.tensor);
       const ByteAccount account = byte_account(op, tensor);
-      visit(op, pair, account, collective_bytes(program, op, pair, group, position), times);
+      visit(op, pair, account, bytes_of_rank(program, op, pair, gpus_per_node, rank), times);
     }
   });
 }
@@ -61,8 +59,11 @@ std::string group_name(const program::Mesh& mesh, program::AxisMask group) {
   return name;
 }
 
-std::string_view payload_word(CollectiveKind kind) {
-  switch (kind) {
+std::string_view payload_word(const Op& op) {
+  if (op.function == Function::stage_send || op.function == Function::stage_receive) {
+    return "message";
+  }
+  switch (op.collective) {
     case CollectiveKind::all_gather:
       return "gathered";
     case CollectiveKind::reduce_scatter:
@@ -109,8 +110,12 @@ std::int64_t largest_sender(const Program& program, std::int64_t gpus_per_node) 
   });
   std::int64_t largest = 0;
   Bytes most(-1);
-  const std::int64_t ranks = uneven.empty() ? 1 : program.mesh().ranks();
+  const program::Mesh& mesh = program.mesh();
+  const std::int64_t ranks = uneven.empty() ? 1 : mesh.ranks();
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    if (mesh.stage_of(rank) != program.stage() && ranks > 1) {
+      continue;
+    }
     Bytes sent;
     for (const Uneven& collective : uneven) {
       const Op& op = *collective.op;
@@ -132,29 +137,29 @@ std::vector<ByteEntry> byte_entries(const Program& program,
                                     std::int64_t gpus_per_node,
                                     std::int64_t rank) {
   std::vector<ByteEntry> entries;
-  for_each_transfer(program,
-                    gpus_per_node,
-                    rank,
-                    [&](const Op& op,
-                        std::size_t pair,
-                        const ByteAccount& account,
-                        const cost::CollectiveBytes& bytes,
-                        std::int64_t times) {
-                      const Tensor& tensor = program.tensor(program.operands(op)[pair].ref.tensor);
-                      ByteEntry entry;
-                      entry.account = account;
-                      entry.operation = op.label;
-                      entry.tensor = program::display_name(tensor);
-                      entry.group = group_name(program.mesh(), op.group);
-                      entry.ranks = program.mesh().group_size(op.group);
-                      entry.count = times;
-                      entry.payload = payload_word(op.collective);
-                      entry.payload_bytes =
-                          bytes_of(collective_payload(program, op, pair), tensor.type);
-                      entry.sent = times * bytes.sent;
-                      entry.received = times * bytes.received;
-                      entries.push_back(std::move(entry));
-                    });
+  for_each_transfer(
+      program,
+      gpus_per_node,
+      rank,
+      [&](const Op& op,
+          std::size_t pair,
+          const ByteAccount& account,
+          const cost::CollectiveBytes& bytes,
+          std::int64_t times) {
+        const Tensor& tensor = program.tensor(program.operands(op)[pair].ref.tensor);
+        ByteEntry entry;
+        entry.account = account;
+        entry.operation = op.label;
+        entry.tensor = program::display_name(tensor);
+        entry.group = group_name(program.mesh(), op.group);
+        entry.ranks = program::crosses_stages(op) ? 2 : program.mesh().group_size(op.group);
+        entry.count = times;
+        entry.payload = payload_word(op);
+        entry.payload_bytes = bytes_of(collective_payload(program, op, pair), tensor.type);
+        entry.sent = times * bytes.sent;
+        entry.received = times * bytes.received;
+        entries.push_back(std::move(entry));
+      });
   return entries;
 }
 

@@ -110,9 +110,11 @@ struct FlopLedger {
 struct TimeLedger {
   Seconds step;
   /// Time in which the compute stream waits for communication; for which of it, only the event
-  /// reader says. step = exposed_communication + exposed_host_copy + exposed_launch + compute_busy.
+  /// reader says. step = exposed_communication + pipeline_bubble + exposed_host_copy +
+  /// exposed_launch + compute_busy.
   Seconds exposed_communication;
   PerCollective<Seconds> exposed_by_collective{};
+  Seconds pipeline_bubble;  // another stage has not sent yet what this one needs
   Seconds exposed_host_copy;
   Seconds exposed_launch;  // the host has not issued what comes next
   Seconds compute_busy;    // of kernels, with what they lose to collectives beside them

@@ -9,14 +9,18 @@ using program::read;
 using program::update;
 using program::write;
 
-HeadParameters declare_head(Step& step, Parameters& parameters, ParameterId embedding_table) {
+HeadParameters declare_head(Step& step,
+                            Parameters& parameters,
+                            std::optional<ParameterId> embedding_table) {
   HeadParameters head;
   head.norm = declare_norm(
       step, parameters, program::kPerStep, "final norm weight", "final norm bias", head.norm_unit);
-  head.tied = step.plan.model.tied_embeddings;
+  const bool tied = step.plan.model.tied_embeddings;
+  head.tied = tied && embedding_table.has_value();
   head.weight.weight =
-      head.tied ? embedding_table
-                : declare_vocabulary_weight(step, parameters, "head weight", Component::head);
+      head.tied ? *embedding_table
+                : declare_vocabulary_weight(
+                      step, parameters, tied ? "embedding table" : "head weight", Component::head);
   head.unit.add(head.weight.weight);
   return head;
 }

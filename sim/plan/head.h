@@ -1,6 +1,7 @@
 // The end of the forward pass and the start of the backward pass: final norm, head, loss.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -24,9 +25,11 @@ struct HeadParameters {
   }
 };
 
+/// `embedding_table`: where the program has it; a tied head without it has a copy of its own, as in
+/// the last stage of a pipeline.
 [[nodiscard]] HeadParameters declare_head(Step& step,
                                           Parameters& parameters,
-                                          ParameterId embedding_table);
+                                          std::optional<ParameterId> embedding_table);
 
 /// Emits final norm, head, loss and their backward pass: writes dx, the gradient of x, the last
 /// residual stream, and adds to `loss`. `next` is the work after them.

@@ -6,13 +6,13 @@ namespace trireme::plan {
 
 using program::Index;
 
-std::vector<LayerRun> layer_runs(const Plan& plan) {
+std::vector<LayerRun> layer_runs(const Plan& plan, std::int64_t first, std::int64_t layers) {
   using Again = LayerRun::Again;
-  const std::int64_t layers = plan.model.layers;
   const std::int64_t number = plan.recompute_number;
   std::vector<LayerRun> runs;
-  const auto add = [&](const LayerRun& run) {
+  const auto add = [&](LayerRun run) {
     if (run.units > 0 && run.size > 0) {
+      run.first += first;
       runs.push_back(run);
     }
   };
@@ -40,28 +40,38 @@ std::vector<LayerRun> layer_runs(const Plan& plan) {
 
 std::int64_t recomputed_layers(const Plan& plan) {
   std::int64_t layers = 0;
-  for (const LayerRun& run : layer_runs(plan)) {
-    const std::int64_t of_unit = run.again == LayerRun::Again::all    ? run.size
-                                 : run.again == LayerRun::Again::last ? 1
-                                                                      : 0;
-    layers += run.units * of_unit;
+  for (std::int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
+    for (const LayerRun& run : layer_runs(plan, 0, plan.layers_of_chunk(chunk))) {
+      const std::int64_t of_unit = run.again == LayerRun::Again::all    ? run.size
+                                   : run.again == LayerRun::Again::last ? 1
+                                                                        : 0;
+      layers += run.units * of_unit;
+    }
   }
   return layers;
 }
 
-Layers::Layers(Step& step, Parameters& parameters)
+LayerParameters declare_layers(Step& step, Parameters& parameters) {
+  LayerParameters layer;
+  step.b.set_component(Component::attention);
+  layer.attention = attention_lowering(step.plan.attention).declare(step, parameters);
+  step.b.set_component(Component::mlp);
+  layer.mlp = mlp_lowering(step.plan.mlp).declare(step, parameters);
+  return layer;
+}
+
+Layers::Layers(Step& step,
+               Parameters& parameters,
+               const LayerParameters& of_layer,
+               std::int64_t first,
+               std::int64_t layers)
     : step_(step),
       parameters_(parameters),
       attention_(attention_lowering(step.plan.attention)),
       mlp_(mlp_lowering(step.plan.mlp)),
-      runs_(layer_runs(step.plan)) {}
-
-void Layers::declare() {
-  step_.b.set_component(Component::attention);
-  attention_parameters_ = attention_.declare(step_, parameters_);
-  step_.b.set_component(Component::mlp);
-  mlp_parameters_ = mlp_.declare(step_, parameters_);
-}
+      runs_(layer_runs(step.plan, first, layers)),
+      attention_parameters_(of_layer.attention),
+      mlp_parameters_(of_layer.mlp) {}
 
 NextUse Layers::attention_next(Phase phase, std::int64_t layers_on) const {
   return {&attention_parameters_.unit, phase, Component::attention, static_cast<int>(layers_on)};

@@ -25,19 +25,35 @@ struct LayerRun {
   Again again = Again::nothing;
 };
 
-/// The layers of a plan in order; runs without units are left out.
-[[nodiscard]] std::vector<LayerRun> layer_runs(const Plan& plan);
+/// `layers` consecutive layers from `first` on, in order; runs without units are left out. A plan's
+/// choice of layers that run again counts from the first of them.
+[[nodiscard]] std::vector<LayerRun> layer_runs(const Plan& plan,
+                                               std::int64_t first,
+                                               std::int64_t layers);
 
 /// Layers of which the forward pass runs twice.
 [[nodiscard]] std::int64_t recomputed_layers(const Plan& plan);
 
+/// The parameters of a layer, which all layers of a program have.
+struct LayerParameters {
+  AttentionParameters attention;
+  MlpParameters mlp;
+};
+
+[[nodiscard]] LayerParameters declare_layers(Step& step, Parameters& parameters);
+
+/// Consecutive layers that go forward, and backward, one after another: all of a model, or a chunk
+/// of a pipeline's stage.
 class Layers {
  public:
-  /// `residual` and `d_residual` are the residual stream between layers and its gradient.
-  Layers(Step& step, Parameters& parameters);
+  /// `of_layer` outlives it.
+  Layers(Step& step,
+         Parameters& parameters,
+         const LayerParameters& of_layer,
+         std::int64_t first,
+         std::int64_t layers);
 
-  void declare();
-
+  /// The residual stream between layers and its gradient.
   void use(TensorId residual, TensorId d_residual) {
     residual_ = residual;
     d_residual_ = d_residual;
@@ -86,8 +102,8 @@ class Layers {
   const AttentionLoweringInfo& attention_;
   const MlpLoweringInfo& mlp_;
   std::vector<LayerRun> runs_;
-  AttentionParameters attention_parameters_;
-  MlpParameters mlp_parameters_;
+  const AttentionParameters& attention_parameters_;
+  const MlpParameters& mlp_parameters_;
   TensorId residual_ = program::kNoTensor;
   TensorId d_residual_ = program::kNoTensor;
   Tensors saved_;  // by a forward pass that does not run again

@@ -583,6 +583,51 @@ std::span<const LegalityRule* const> legality_rules() {
   return kRules;
 }
 
+namespace {
+
+/// Source: megatron-lm, megatron/training/arguments.py: without overlapped messages the interleaved
+/// schedule needs more than two stages; megatron/core/pipeline_parallel/schedules.py: micro batches
+/// are a multiple of the stages
+void check_pipeline(const Plan& plan, Feasibility& feasibility) {
+  if (plan.pipeline_degree == 1) {
+    return;
+  }
+  const auto refuse = [&](std::string_view rule, std::string why) {
+    feasibility.refusals.push_back({std::string(rule), std::move(why)});
+  };
+  std::int64_t layers = 0;
+  for (std::int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
+    layers += plan.layers_of_chunk(chunk);
+  }
+  if (plan.model.layers < plan.chunks()) {
+    refuse("pipeline-layers",
+           fmt::format("{} layers are fewer than the {} parts of the pipeline",
+                       plan.model.layers,
+                       plan.chunks()));
+  } else if (layers != plan.model.layers) {
+    refuse(
+        "pipeline-layers",
+        fmt::format("pipeline.split has {} layers, the model has {}", layers, plan.model.layers));
+  }
+  if (plan.schedule != PipelineSchedule::interleaved) {
+    return;
+  }
+  if (plan.pipeline_degree <= 2) {
+    refuse("interleaved-stages",
+           fmt::format("the interleaved schedule takes more than 2 stages, the plan has {}",
+                       plan.pipeline_degree));
+  }
+  if (plan.micro_batches % plan.pipeline_degree != 0) {
+    refuse("interleaved-micro-batches",
+           fmt::format("the interleaved schedule takes micro batches in groups of {}, one for each "
+                       "stage, and there are {}",
+                       plan.pipeline_degree,
+                       plan.micro_batches));
+  }
+}
+
+}  // namespace
+
 void check_rules(const Plan& plan, Feasibility& feasibility) {
   if (exchanges_heads(plan)) {
     check_exchange(plan, feasibility);
@@ -599,6 +644,7 @@ void check_rules(const Plan& plan, Feasibility& feasibility) {
     refuse_broken(kSequence, degrees, feasibility);
   }
   check_heads_modelled(plan, feasibility);
+  check_pipeline(plan, feasibility);
   if (plan.loss == config::LossKind::vocabulary_parallel && plan.model.vocabulary > 0 &&
       !plan.vocabulary_parallel()) {
     feasibility.refusals.push_back(

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <vector>
 
 #include "sim/plan/attention.h"
 #include "sim/plan/attention_context.h"
@@ -11,6 +13,7 @@
 #include "sim/plan/layers.h"
 #include "sim/plan/mlp.h"
 #include "sim/plan/parameters.h"
+#include "sim/plan/schedule.h"
 #include "sim/plan/step.h"
 
 namespace trireme::plan {
@@ -29,54 +32,91 @@ program::Mesh mesh_of(const Plan& plan) {
   mesh.add_axis("exchange", plan.exchange_degree);
   mesh.add_axis("ring", plan.ring_degree);
   mesh.add_axis("data", plan.data_degree);
+  if (plan.pipeline_degree > 1) {
+    mesh.set_stage_axis(mesh.add_axis("pipeline", plan.pipeline_degree));
+  }
+  if (!plan.placement.empty()) {
+    mesh.place(plan.placement);
+  }
   return mesh;
 }
 
 namespace {
 
-/// Emits a whole step: gradient accumulation over micro batches, each a forward and a backward
-/// pass, then the reduction of gradients and the optimizer.
-class AccumulateSchedule {
+/// Emits a whole step of one stage: micro batches forward and backward in the order of the plan's
+/// schedule, then the reduction of gradients and the optimizer.
+class StepEmitter {
  public:
-  AccumulateSchedule(Step& step, Parameters& parameters)
+  StepEmitter(Step& step, Parameters& parameters, const Stage& stage)
       : step_(step),
         b_(step.b),
         parameters_(parameters),
-        layers_(step, parameters),
+        stage_(stage),
         has_vocabulary_(step.plan.model.vocabulary > 0) {}
 
   void emit() {
     declare();
     begin_step();
-    b_.repeat_with_ends(Index::micro_batch,
-                        0,
-                        1,
-                        step_.plan.micro_batches,
-                        parameters_.special_micro_batches(),
-                        [&](program::Builder::Ends at) {
-                          parameters_.begin_micro_batch(at);
-                          emit_micro_batch();
-                        });
+    const program::Builder::Ends apart = parameters_.special_micro_batches();
+    const std::vector<Round> rounds = with_ends_apart(
+        schedule_of(step_.plan, stage_), step_.plan.micro_batches, apart.first, apart.last);
+    for (const Round& round : rounds) {
+      b_.repeat(Index::micro_batch, round.first, round.step, round.count, [&] {
+        for (const Pass& pass : round.passes) {
+          emit_pass(round, pass);
+        }
+      });
+    }
     reduce_gradients();
     const TensorId norm = step_.plan.clip_gradients ? emit_gradient_norm() : program::kNoTensor;
     optimize(norm);
   }
 
  private:
+  /// What the passes of a chunk have in common.
+  struct ChunkTensors {
+    program::Builder::Declarations forward;
+    program::Builder::Declarations backward;
+    Layers layers;
+    EmbeddingTensors embedded;
+    TensorId residual = program::kNoTensor;
+    TensorId d_residual = program::kNoTensor;
+  };
+
   void declare() {
-    layers_.declare();
-    if (has_vocabulary_) {
+    layer_parameters_ = declare_layers(step_, parameters_);
+    if (has_vocabulary_ && stage_.has_first_layer()) {
       b_.set_component(Component::embedding);
       embedding_parameters_ = declare_embedding(step_, parameters_);
+    }
+    if (has_vocabulary_ && stage_.has_last_layer()) {
       b_.set_component(Component::head);
-      head_parameters_ = declare_head(step_, parameters_, embedding_parameters_.table);
+      head_parameters_ = declare_head(
+          step_,
+          parameters_,
+          stage_.has_first_layer() ? std::optional(embedding_parameters_.table) : std::nullopt);
     }
     b_.set_component(Component::embedding);
-    residual_ = step_.value("residual stream", step_.hidden_shape(), step_.between_blocks());
-    b_.set_phase(Phase::backward);
-    d_residual_ =
-        step_.value("residual stream gradient", step_.hidden_shape(), step_.between_blocks());
-    layers_.use(residual_, d_residual_);
+    chunks_.reserve(stage_.chunks.size());
+    for (const Chunk& layers : stage_.chunks) {
+      ChunkTensors& chunk = chunks_.emplace_back(ChunkTensors{
+          {},
+          {},
+          Layers(step_, parameters_, layer_parameters_, layers.first_layer, layers.layers),
+          {}});
+      b_.set_phase(Phase::forward);
+      chunk.residual = step_.value("residual stream", step_.hidden_shape(), step_.between_blocks());
+      b_.set_phase(Phase::backward);
+      chunk.d_residual =
+          step_.value("residual stream gradient", step_.hidden_shape(), step_.between_blocks());
+      chunk.layers.use(chunk.residual, chunk.d_residual);
+    }
+    if (stage_.has_last_layer()) {
+      declare_loss();
+    }
+  }
+
+  void declare_loss() {
     program::TensorSpec loss;
     loss.name = "loss";
     loss.component = Component::loss;
@@ -91,65 +131,137 @@ class AccumulateSchedule {
   void begin_step() {
     b_.set_phase(Phase::optimizer);
     b_.set_component(Component::optimizer);
-    b_.repeat(Index::layer, 0, 1, step_.plan.model.layers, [&] {
+    b_.repeat(Index::layer, 0, 1, stage_.layers(), [&] {
       b_.begin_segment("zero the gradients of a layer");
       parameters_.zero_gradients(program::kPerLayer);
     });
     b_.begin_segment("zero the other gradients");
     parameters_.zero_gradients(program::kPerStep);
-    b_.set_component(Component::loss);
-    b_.emit(Function::zero, "zero loss", {write(loss_)});
+    if (stage_.has_last_layer()) {
+      b_.set_component(Component::loss);
+      b_.emit(Function::zero, "zero loss", {write(loss_)});
+    }
   }
 
-  void emit_micro_batch() {
-    const std::int64_t layers = step_.plan.model.layers;
-    const Ref first = Ref(residual_).at(Index::layer, 0);
-    const auto at_layer = [&](std::int64_t layer, auto body) {
-      b_.repeat(Index::layer, layer, 1, 1, body);
-    };
-    EmbeddingTensors embedded;
-    at_layer(0, [&] {
+  void emit_pass(const Round& round, const Pass& pass) {
+    chunk_ = pass.chunk;
+    const std::int64_t first = round.first + pass.micro_batch;
+    const std::int64_t last = first + round.step * (round.count - 1);
+    parameters_.begin_micro_batch({first == 0, last == step_.plan.micro_batches - 1});
+    b_.shifted(Index::micro_batch, pass.micro_batch, [&] {
+      if (pass.forward) {
+        b_.declare_alike(tensors().forward, [&] { emit_forward(); });
+      } else {
+        b_.declare_alike(tensors().backward, [&] { emit_backward(); });
+      }
+    });
+  }
+
+  [[nodiscard]] const Chunk& chunk() const { return stage_.chunks[chunk_]; }
+
+  [[nodiscard]] ChunkTensors& tensors() { return chunks_[chunk_]; }
+
+  [[nodiscard]] bool is_first_chunk() const { return stage_.has_first_layer() && chunk_ == 0; }
+
+  [[nodiscard]] bool is_last_chunk() const {
+    return stage_.has_last_layer() && chunk_ + 1 == stage_.chunks.size();
+  }
+
+  template <class Body>
+  void at_layer(std::int64_t layer, Body body) {
+    b_.repeat(Index::layer, layer, 1, 1, body);
+  }
+
+  void emit_forward() {
+    const std::int64_t first = chunk().first_layer;
+    const std::int64_t layers = chunk().layers;
+    at_layer(first, [&] {
       b_.set_phase(Phase::forward);
-      b_.set_component(Component::embedding);
-      b_.begin_segment("embedding");
-      if (has_vocabulary_) {
-        embedded = emit_embedding(
-            step_, parameters_, embedding_parameters_, first, layers_.first_forward());
+      b_.set_component(is_first_chunk() ? Component::embedding : Component::pipeline);
+      b_.begin_segment(is_first_chunk() ? "embedding" : "receive");
+      emit_input(tensors().residual);
+    });
+    tensors().layers.emit_forward(
+        !is_last_chunk()  ? NextUse{}
+        : has_vocabulary_ ? NextUse{&head_parameters_.norm_unit, Phase::forward, Component::head, 0}
+                          : tensors().layers.first_backward(0));
+    at_layer(first + layers, [&] {
+      if (is_last_chunk()) {
+        b_.begin_segment("head and loss");
+        emit_loss(tensors().residual, tensors().d_residual);
       } else {
-        b_.emit(Function::load_batch, "load input", {write(first)}).stream =
-            program::kHostCopyStream;
-        parameters_.look_ahead(layers_.first_forward());
+        b_.set_component(Component::pipeline);
+        b_.begin_segment("send");
+        b_.emit_stage_send("send activations", stage_.next(), tensors().residual, true);
       }
     });
-    layers_.emit_forward(
-        has_vocabulary_ ? NextUse{&head_parameters_.norm_unit, Phase::forward, Component::head, 0}
-                        : layers_.first_backward(0));
-    at_layer(layers, [&] {
-      b_.begin_segment("head and loss");
-      if (has_vocabulary_) {
-        emit_head_and_loss(step_,
-                           parameters_,
-                           head_parameters_,
-                           residual_,
-                           d_residual_,
-                           loss_,
-                           layers_.first_backward(-1));
-      } else {
-        emit_half_square_loss(step_, residual_, d_residual_, loss_);
-      }
-    });
-    layers_.emit_backward(
-        has_vocabulary_
+  }
+
+  void emit_input(Ref x) {
+    if (!is_first_chunk()) {
+      b_.emit_stage_receive("receive activations", stage_.previous(), x, true);
+      look_ahead_apart(tensors().layers.first_forward());
+    } else if (has_vocabulary_) {
+      tensors().embedded = emit_embedding(
+          step_, parameters_, embedding_parameters_, x, tensors().layers.first_forward());
+    } else {
+      b_.emit(Function::load_batch, "load input", {write(x)}).stream = program::kHostCopyStream;
+      parameters_.look_ahead(tensors().layers.first_forward());
+    }
+  }
+
+  /// Messages between stages stand in segments of their own.
+  void look_ahead_apart(const NextUse& next) {
+    if (step_.plan.overlap_parameters) {
+      b_.begin_segment("gather ahead");
+      parameters_.look_ahead(next);
+    }
+  }
+
+  void emit_loss(Ref x, Ref dx) {
+    if (has_vocabulary_) {
+      emit_head_and_loss(
+          step_, parameters_, head_parameters_, x, dx, loss_, tensors().layers.first_backward(-1));
+    } else {
+      emit_half_square_loss(step_, x, dx, loss_);
+    }
+  }
+
+  void emit_backward() {
+    const std::int64_t first = chunk().first_layer;
+    const std::int64_t layers = chunk().layers;
+    const Ref d_residual = tensors().d_residual;
+    b_.set_phase(Phase::backward);
+    if (!is_last_chunk()) {
+      at_layer(first + layers, [&] {
+        b_.set_component(Component::pipeline);
+        b_.begin_segment("receive");
+        b_.emit_stage_receive("receive gradients", stage_.next(), d_residual, false);
+        look_ahead_apart(tensors().layers.first_backward(-1));
+      });
+    }
+    tensors().layers.emit_backward(
+        has_vocabulary_ && is_first_chunk()
             ? NextUse{&embedding_parameters_.unit, Phase::backward, Component::embedding, 0}
             : NextUse{});
-    at_layer(0, [&] {
+    at_layer(first, [&] {
       b_.set_phase(Phase::backward);
-      b_.set_component(Component::embedding);
-      b_.begin_segment("embedding backward");
-      if (has_vocabulary_) {
-        emit_embedding_backward(step_, parameters_, embedding_parameters_, embedded, d_residual_);
+      if (!is_first_chunk()) {
+        b_.set_component(Component::pipeline);
+        b_.begin_segment("send");
+        b_.emit_stage_send("send gradients", stage_.previous(), d_residual, false);
+        if (step_.plan.overlap_gradients) {
+          b_.begin_segment("finish the reductions");
+        }
       } else {
-        b_.keep({d_residual_}, "the gradient of the input is a result");
+        b_.set_component(Component::embedding);
+        b_.begin_segment("embedding backward");
+        if (has_vocabulary_) {
+          emit_embedding_backward(
+              step_, parameters_, embedding_parameters_, tensors().embedded, d_residual);
+        } else {
+          b_.keep({d_residual}, "the gradient of the input is a result");
+        }
       }
       parameters_.finish_micro_batch();
     });
@@ -158,13 +270,34 @@ class AccumulateSchedule {
   void reduce_gradients() {
     b_.set_phase(Phase::backward);
     b_.set_component(Component::optimizer);
-    b_.repeat(Index::layer, 0, 1, step_.plan.model.layers, [&] {
+    sum_tied_gradients();
+    b_.repeat(Index::layer, 0, 1, stage_.layers(), [&] {
       b_.begin_segment("reduce the gradients of a layer");
       parameters_.reduce_step(program::kPerLayer);
     });
     b_.begin_segment("reduce the other gradients");
     parameters_.reduce_step(program::kPerStep);
-    b_.keep({loss_}, "the loss is a result");
+    if (stage_.has_last_layer()) {
+      b_.keep({loss_}, "the loss is a result");
+    }
+  }
+
+  /// The first and the last stage have a copy of the embedding table each when it is the head's
+  /// weight too. Source: megatron-lm, megatron/core/distributed/finalize_model_grads.py,
+  /// _allreduce_word_embedding_grads
+  void sum_tied_gradients() {
+    const bool alone = stage_.stages == 1;
+    if (alone || !has_vocabulary_ || !step_.plan.model.tied_embeddings) {
+      return;
+    }
+    if (stage_.has_first_layer()) {
+      b_.begin_segment("sum tied gradients");
+      parameters_.sum_between_stages(embedding_parameters_.table, stage_.stages - 1);
+    } else if (stage_.has_last_layer()) {
+      b_.begin_segment("sum tied gradients");
+      parameters_.sum_between_stages(head_parameters_.weight.weight, 0);
+      parameters_.leave_out_of_norm(head_parameters_.weight.weight);
+    }
   }
 
   TensorId emit_gradient_norm() {
@@ -180,19 +313,22 @@ class AccumulateSchedule {
     const TensorId partial = b_.declare(spec);
     b_.begin_segment("start the gradient norm");
     b_.emit(Function::zero, "zero the norm", {write(partial)});
-    b_.repeat(Index::layer, 0, 1, step_.plan.model.layers, [&] {
+    b_.repeat(Index::layer, 0, 1, stage_.layers(), [&] {
       b_.begin_segment("norm of a layer's gradients");
       parameters_.add_square_sums(program::kPerLayer, partial);
     });
     b_.begin_segment("gradient norm");
     parameters_.add_square_sums(program::kPerStep, partial);
+    if (stage_.stages > 1) {
+      b_.begin_segment("gradient norm over stages");
+    }
     return b_.all_reduce_in_place(partial, parameters_.norm_axes(), "summed over ranks").tensor;
   }
 
   void optimize(TensorId norm) {
     b_.set_phase(Phase::optimizer);
     b_.set_component(Component::optimizer);
-    b_.repeat(Index::layer, 0, 1, step_.plan.model.layers, [&] {
+    b_.repeat(Index::layer, 0, 1, stage_.layers(), [&] {
       b_.begin_segment("optimizer of a layer");
       parameters_.optimize(program::kPerLayer, norm);
     });
@@ -206,12 +342,13 @@ class AccumulateSchedule {
   Step& step_;
   program::Builder& b_;
   Parameters& parameters_;
-  Layers layers_;
+  const Stage& stage_;
+  LayerParameters layer_parameters_;
+  std::vector<ChunkTensors> chunks_;
+  std::size_t chunk_ = 0;  // of the pass that is emitted
   bool has_vocabulary_;
   EmbeddingParameters embedding_parameters_;
   HeadParameters head_parameters_;
-  TensorId residual_ = program::kNoTensor;
-  TensorId d_residual_ = program::kNoTensor;
   TensorId loss_ = program::kNoTensor;
 };
 
@@ -236,14 +373,32 @@ program::TokenOrder token_order(const Plan& plan) {
 }
 
 program::Program lower(const Plan& plan) {
+  ensure(plan.pipeline_degree == 1, "lower: each stage of a pipeline has a program of its own");
+  return lower_stage(plan, 0);
+}
+
+std::vector<program::Program> lower_stages(const Plan& plan) {
+  std::vector<program::Program> stages;
+  stages.reserve(static_cast<std::size_t>(plan.pipeline_degree));
+  for (std::int64_t stage = 0; stage < plan.pipeline_degree; ++stage) {
+    stages.push_back(lower_stage(plan, stage));
+  }
+  return stages;
+}
+
+program::Program lower_stage(const Plan& plan, std::int64_t number) {
+  const Stage stage = stage_of(plan, number);
   program::Builder builder(mesh_of(plan),
                            {plan.micro_batches,
-                            plan.model.layers,
+                            stage.layers(),
                             std::max(loss_chunks(plan).count, mlp_tiles(plan).count)});
   builder.set_token_order(token_order(plan));
+  if (stage.stages > 1) {
+    builder.set_stage(number, stage.layers_of_model);
+  }
   Step step(builder, plan);
   Parameters parameters(step);
-  AccumulateSchedule(step, parameters).emit();
+  StepEmitter(step, parameters, stage).emit();
   return std::move(builder).close();
 }
 
@@ -279,6 +434,9 @@ std::span<const LoweringInfo> lowering_table() {
     }
     for (const auto& row : loss_lowerings()) {
       rows.push_back({"loss", row.name, row.description, row.bibliography_key});
+    }
+    for (const auto& row : schedule_table()) {
+      rows.push_back({"schedule", row.name, row.description, row.bibliography_key});
     }
     return rows;
   }();

@@ -632,8 +632,15 @@ void Parameters::reduce_step(program::IndexMask varies) {
   }
 }
 
+void Parameters::sum_between_stages(ParameterId id, std::int64_t peer_stage) {
+  const Parameter& parameter = parameter_[id];
+  step_.b.emit_stage_sum("sum tied gradients",
+                         peer_stage,
+                         parameter.reduced ? parameter.final_gradient : parameter.gradient);
+}
+
 AxisMask Parameters::norm_axes() const {
-  AxisMask axes = 0;
+  AxisMask axes = step_.plan.pipeline_degree > 1 ? kPipeline : AxisMask{0};
   for (const Parameter& parameter : parameter_) {
     axes = static_cast<AxisMask>(axes |
                                  step_.b.tensor(parameter.final_gradient).layout.sharded_axes());
@@ -644,7 +651,9 @@ AxisMask Parameters::norm_axes() const {
 void Parameters::add_square_sums(program::IndexMask varies, TensorId norm) {
   OperandList operands;
   for (const ParameterId id : ids_that_vary(varies)) {
-    operands.add(read(parameter_[id].final_gradient));
+    if (parameter_[id].in_norm) {
+      operands.add(read(parameter_[id].final_gradient));
+    }
   }
   if (!operands.empty()) {
     operands.add(update(norm));

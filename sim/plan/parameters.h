@@ -44,6 +44,7 @@ struct Parameter {
   TensorId reduced_gradient = program::kNoTensor;    // over the ranks that shard it too
   TensorId final_gradient = program::kNoTensor;      // as the optimizer reads it
   bool reduced = false;                              // in the last micro batch
+  bool in_norm = true;                               // its gradient counts in the norm
   const Unit* first_unit = nullptr;                  // that gathers it in the forward pass
   TensorId updated = program::kNoTensor;             // what the optimizer updates
   TensorId master = program::kNoTensor;
@@ -141,10 +142,17 @@ class Parameters {
   // Once per step, for the parameters that vary as `varies`:
   void zero_gradients(program::IndexMask varies);
   void reduce_step(program::IndexMask varies);
+  /// Adds the gradient of another stage's copy of a parameter to its own, before it is reduced.
+  void sum_between_stages(ParameterId id, std::int64_t peer_stage);
+
+  /// Another stage counts its gradient in the norm.
+  void leave_out_of_norm(ParameterId id) { parameter_[id].in_norm = false; }
+
   void add_square_sums(program::IndexMask varies, TensorId norm);
   void optimize(program::IndexMask varies, TensorId norm);
 
-  /// Axes over which some parameter's final gradient is sharded: a norm sums over them.
+  /// Axes over which a norm sums: those over which some parameter's final gradient is sharded, and
+  /// that of a pipeline's stages.
   [[nodiscard]] AxisMask norm_axes() const;
 
  private:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/config/model_spec.h"
 #include "sim/config/study_spec.h"
@@ -15,6 +16,7 @@ namespace trireme::plan {
 
 enum class AttentionLowering : std::uint8_t { megatron, ulysses, sequence_gather };
 enum class MlpLowering : std::uint8_t { megatron, replicated, tiled };
+enum class PipelineSchedule : std::uint8_t { none, one_forward_one_backward, interleaved };
 
 /// The model's dimensions, as numbers.
 struct ModelShape {
@@ -51,6 +53,14 @@ struct Plan {
   /// Ranks outside both that pass keys and values on, or gather them.
   std::int64_t ring_degree = 1;
   std::int64_t data_degree = 1;
+  /// Stages of the pipeline. The model is cut into `virtual_stages` chunks for each, of which stage
+  /// i has chunks i, i + pipeline_degree, ...
+  std::int64_t pipeline_degree = 1;
+  std::int64_t virtual_stages = 1;
+  PipelineSchedule schedule = PipelineSchedule::none;
+  std::vector<std::int64_t> chunk_layers;  // of each chunk; empty: equal ones
+  /// Axes of the mesh (step.h) in the order in which ranks are numbered along them; empty: theirs.
+  std::vector<int> placement;
   AttentionLowering attention = AttentionLowering::ulysses;
   MlpLowering mlp = MlpLowering::replicated;
   /// Tokens are sharded over the group between blocks.
@@ -93,9 +103,11 @@ struct Plan {
   bool clip_gradients = true;
   config::Framework framework = config::Framework::generic;
 
-  [[nodiscard]] std::int64_t ranks() const { return ranks_of_replica() * data_degree; }
+  [[nodiscard]] std::int64_t ranks() const {
+    return ranks_of_replica() * data_degree * pipeline_degree;
+  }
 
-  /// Ranks that work on the same sequences.
+  /// Ranks of a stage that work on the same sequences.
   [[nodiscard]] std::int64_t ranks_of_replica() const {
     return group_degree * exchange_degree * ring_degree;
   }
@@ -139,6 +151,13 @@ struct Plan {
     return kv_repeat == config::KvRepeat::all_heads
                ? model.heads
                : std::max(model.kv_heads, tensor * ulysses_degree());
+  }
+
+  [[nodiscard]] std::int64_t chunks() const { return pipeline_degree * virtual_stages; }
+
+  [[nodiscard]] std::int64_t layers_of_chunk(std::int64_t chunk) const {
+    return chunk_layers.empty() ? model.layers / chunks()
+                                : chunk_layers[static_cast<std::size_t>(chunk)];
   }
 
   /// Whether the embedding and the head are split along the vocabulary: they follow the MLP.

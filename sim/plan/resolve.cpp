@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include "sim/config/words.h"
 #include "sim/plan/chunks.h"
 #include "sim/plan/legality.h"
+#include "sim/plan/pipeline_split.h"
 #include "sim/plan/plan.h"
+#include "sim/plan/step.h"
 
 namespace trireme::plan {
 
@@ -200,6 +203,113 @@ void check_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
   }
 }
 
+/// Source: deepspeed, runtime/pipe/engine.py, PipelineEngine: ZeRO-2 and ZeRO-3 are incompatible
+/// with pipeline parallelism
+void check_sharding_of_stages(const Plan& plan, Feasibility& feasibility) {
+  const bool deepspeed =
+      plan.framework == Framework::deepspeed || plan.framework == Framework::deepspeed_legacy;
+  if (deepspeed && plan.zero_stage >= 2) {
+    refuse(feasibility,
+           "pipeline-zero",
+           fmt::format("DeepSpeed's pipeline takes ZeRO-1 at most, the plan has stage {}",
+                       plan.zero_stage));
+  } else if (plan.zero_stage == 3 && !plan.reshard_after_forward) {
+    refuse(feasibility,
+           "not-modelled",
+           "not modelled yet: gathered parameters kept over the micro batches of a pipeline");
+  }
+}
+
+/// The schedule, and the layers of every part of the model.
+void fill_pipeline(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
+  const config::PipelineSpec& pipeline = spec.pipeline;
+  plan.pipeline_degree = pipeline.degree;
+  if (plan.pipeline_degree == 1) {
+    return;
+  }
+  const bool interleaved = pipeline.schedule == config::PipelineScheduleKind::interleaved;
+  plan.schedule =
+      interleaved ? PipelineSchedule::interleaved : PipelineSchedule::one_forward_one_backward;
+  plan.virtual_stages = pipeline.virtual_stages;
+  switch (pipeline.split) {
+    case config::PipelineSplit::count:
+      plan.chunk_layers = split_by_count(plan.model.layers, plan.chunks());
+      break;
+    case config::PipelineSplit::cost:
+      plan.chunk_layers = split_by_cost(plan.model, plan.sequence, plan.causal, plan.chunks());
+      break;
+    case config::PipelineSplit::listed:
+      for (const auto& layers : pipeline.layers) {
+        plan.chunk_layers.push_back(layers);
+      }
+      break;
+  }
+  check_sharding_of_stages(plan, feasibility);
+}
+
+int axis_of(config::RankGroup group) {
+  switch (group) {
+    case config::RankGroup::tensor:
+    case config::RankGroup::sequence:
+      break;
+    case config::RankGroup::exchange:
+      return kExchangeAxis;
+    case config::RankGroup::ring:
+      return kRingAxis;
+    case config::RankGroup::data:
+      return kDataAxis;
+    case config::RankGroup::pipeline:
+      return kPipelineAxis;
+  }
+  return kGroupAxis;
+}
+
+/// The order of the mesh's axes, where the plan states one: groups of one rank have any place.
+void fill_placement(const config::StudySpec& study,
+                    const config::PlanSpec& spec,
+                    Plan& plan,
+                    Feasibility& feasibility) {
+  if (spec.placement.empty()) {
+    return;
+  }
+  const program::Mesh mesh = mesh_of(plan);
+  std::vector<int> order;
+  for (const auto& placed : spec.placement) {
+    const int axis = axis_of(placed.value);
+    const std::string_view name = config::word_for(config::kRankGroupWords, placed.value);
+    if (axis < mesh.axes() && mesh.axis(axis).name == name) {
+      order.push_back(axis);
+    }
+  }
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (std::find(order.begin(), order.end(), axis) != order.end()) {
+      continue;
+    }
+    if (mesh.size(axis) > 1) {
+      refuse(feasibility,
+             "placement",
+             fmt::format("placement does not say where the {} ranks of '{}' are",
+                         mesh.size(axis),
+                         mesh.axis(axis).name));
+    }
+    order.push_back(axis);
+  }
+  plan.placement = std::move(order);
+  const std::int64_t node = study.cluster.gpus_per_node;
+  std::int64_t ranks = 1;
+  for (const int axis : plan.placement) {
+    ranks *= mesh.size(axis);
+    if (node % ranks != 0 && ranks % node != 0) {
+      refuse(feasibility,
+             "groups-fill-nodes",
+             fmt::format("placement: {} ranks up to '{}' do not tile nodes of {} GPUs",
+                         ranks,
+                         mesh.axis(axis).name,
+                         node));
+    }
+  }
+}
+
 /// Fills in the data-parallel degree and the number of micro batches.
 void fill_batches(const config::StudySpec& study,
                   const config::PlanSpec& spec,
@@ -216,11 +326,11 @@ void fill_batches(const config::StudySpec& study,
     }
   } else {
     Degrees degrees;
-    degrees.degree = plan.ranks_of_replica();
+    degrees.degree = plan.ranks_of_replica() * plan.pipeline_degree;
     degrees.gpus = gpus;
     std::string broken = gpus_divide(degrees).broken;
     if (broken.empty()) {
-      plan.data_degree = gpus / plan.ranks_of_replica();
+      plan.data_degree = gpus / degrees.degree;
     } else {
       refuse(feasibility, "degrees-multiply", std::move(broken));
     }
@@ -228,9 +338,10 @@ void fill_batches(const config::StudySpec& study,
   const std::int64_t node = study.cluster.gpus_per_node;
   // The innermost group, and what stands outside it.
   const std::int64_t exchange = plan.group_degree * plan.exchange_degree;
+  const bool innermost = spec.placement.empty();
   std::int64_t before = 1;
   for (const std::int64_t ranks : {plan.group_degree, exchange, plan.ranks_of_replica()}) {
-    if (ranks != before && node % ranks != 0 && ranks % node != 0) {
+    if (innermost && ranks != before && node % ranks != 0 && ranks % node != 0) {
       refuse(feasibility,
              "groups-fill-nodes",
              fmt::format("groups of {} ranks do not tile nodes of {} GPUs", ranks, node));
@@ -344,8 +455,10 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.kernel = spec.attention;
   plan.clip_gradients = spec.optimizer.clip_gradients;
 
+  fill_pipeline(spec, plan, feasibility);
   fill_batches(study, spec, plan, feasibility);
   fill_chunks(spec, plan, feasibility);
+  fill_placement(study, spec, plan, feasibility);
   check_tensor_overlap(study, plan, feasibility);
   check_rules(plan, feasibility);
   return resolution;

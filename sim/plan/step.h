@@ -22,10 +22,12 @@ inline constexpr int kGroupAxis = 0;
 inline constexpr int kExchangeAxis = 1;
 inline constexpr int kRingAxis = 2;
 inline constexpr int kDataAxis = 3;
+inline constexpr int kPipelineAxis = 4;  // only where there is a pipeline
 inline constexpr AxisMask kGroup = program::axis_bit(kGroupAxis);
 inline constexpr AxisMask kExchange = program::axis_bit(kExchangeAxis);
 inline constexpr AxisMask kRing = program::axis_bit(kRingAxis);
 inline constexpr AxisMask kData = program::axis_bit(kDataAxis);
+inline constexpr AxisMask kPipeline = program::axis_bit(kPipelineAxis);
 
 /// Ranks that hold other tokens than those of the group: everywhere but inside attention.
 inline constexpr AxisMask kContext = static_cast<AxisMask>(kExchange | kRing);

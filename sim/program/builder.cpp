@@ -278,6 +278,50 @@ Op& Builder::append(Function function, std::string_view label, std::span<const O
   return program_.ops_.back();
 }
 
+Op& Builder::append_message(Function function,
+                            std::string_view label,
+                            std::int64_t peer_stage,
+                            std::initializer_list<Operand> operands,
+                            Stream stream) {
+  if (peer_stage < 0 || peer_stage >= mesh().stages() || peer_stage == program_.stage_) {
+    throw BuildError(fmt::format("operation '{}': there is no other stage {}", label, peer_stage));
+  }
+  const std::span<const Operand> all(operands.begin(), operands.size());
+  Op& op = append(function, label, all);
+  op.collective =
+      function == Function::stage_sum ? CollectiveKind::all_reduce : CollectiveKind::send_recv;
+  op.group = axis_bit(mesh().stage_axis());
+  op.stream = stream;
+  op.peer_stage = static_cast<std::int16_t>(peer_stage);
+  op.blocking = function != Function::stage_send;
+  check_operands(program_.mesh_, program_.tensors_, op, all);
+  return op;
+}
+
+Op& Builder::emit_stage_send(std::string_view label, std::int64_t peer_stage, Ref x, bool forward) {
+  return append_message(Function::stage_send,
+                        label,
+                        peer_stage,
+                        {read(x)},
+                        forward ? kSendForwardStream : kSendBackwardStream);
+}
+
+Op& Builder::emit_stage_receive(std::string_view label,
+                                std::int64_t peer_stage,
+                                Ref x,
+                                bool forward) {
+  return append_message(Function::stage_receive,
+                        label,
+                        peer_stage,
+                        {write(x)},
+                        forward ? kReceiveForwardStream : kReceiveBackwardStream);
+}
+
+Op& Builder::emit_stage_sum(std::string_view label, std::int64_t peer_stage, Ref x) {
+  return append_message(
+      Function::stage_sum, label, peer_stage, {read(x), update(x)}, kStageSumStream);
+}
+
 Op& Builder::append_collective(CollectiveKind kind,
                                std::string_view label,
                                AxisMask group,

@@ -7,6 +7,8 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "sim/program/program.h"
 
@@ -42,6 +44,12 @@ class Builder {
  public:
   /// `extents`: the number of micro batches, layers and chunks of the step.
   Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents);
+
+  /// Which stage of a pipeline the program is of, and which layer of the model each of its is.
+  void set_stage(std::int64_t stage, std::vector<std::int64_t> layers_of_model) {
+    program_.stage_ = stage;
+    program_.layers_of_model_ = std::move(layers_of_model);
+  }
 
   [[nodiscard]] const Mesh& mesh() const { return program_.mesh_; }
 
@@ -257,6 +265,12 @@ class Builder {
                std::int64_t shift,
                Completion completion);
 
+  /// Messages between stages: `x` goes to, comes from, or is summed with that of `peer_stage`.
+  /// `forward`: towards the loss. Sending holds nothing up, receiving holds up the computation.
+  Op& emit_stage_send(std::string_view label, std::int64_t peer_stage, Ref x, bool forward);
+  Op& emit_stage_receive(std::string_view label, std::int64_t peer_stage, Ref x, bool forward);
+  Op& emit_stage_sum(std::string_view label, std::int64_t peer_stage, Ref x);
+
   /// Keeps `held` alive up to here, as a framework does; `source` says which and where.
   void keep(std::initializer_list<Ref> held, std::string_view source);
   void keep(std::span<const Ref> held, std::string_view source);
@@ -265,6 +279,11 @@ class Builder {
   [[nodiscard]] Program close() &&;
 
  private:
+  Op& append_message(Function function,
+                     std::string_view label,
+                     std::int64_t peer_stage,
+                     std::initializer_list<Operand> operands,
+                     Stream stream);
   void open_repeat(Index index, std::int64_t first, std::int64_t step, std::int64_t count);
   void close_repeat();
   TensorId add(Tensor tensor);

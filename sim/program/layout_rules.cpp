@@ -456,6 +456,19 @@ void check_collective(const AlongAxis& axis) {
   }
 }
 
+/// Along the axis of stages programs differ: only a norm is partial there, over parameters that are
+/// other ones in each stage.
+void check_stage_axis(const AlongAxis& axis, LayoutRule rule) {
+  if (rule == LayoutRule::collective && axis.in_group()) {
+    return check_collective(axis);
+  }
+  for (std::size_t i = 0; i < axis.count(); ++i) {
+    if (axis[i].sharded()) {
+      axis.refuse(i, "stages of a pipeline shard nothing between them");
+    }
+  }
+}
+
 void check_axis(const AlongAxis& axis, LayoutRule rule) {
   switch (rule) {
     case LayoutRule::gemm_forward:
@@ -689,7 +702,9 @@ void check_operands(const Mesh& mesh,
   check_shapes(tensors, op, operands);
   const LayoutRule rule = info(op.function).rule;
   for (int axis = 0; axis < mesh.axes(); ++axis) {
-    if (mesh.size(axis) > 1) {
+    if (mesh.size(axis) > 1 && axis == mesh.stage_axis()) {
+      check_stage_axis(AlongAxis(mesh, tensors, op, operands, axis), rule);
+    } else if (mesh.size(axis) > 1) {
       check_axis(AlongAxis(mesh, tensors, op, operands, axis), rule);
     }
   }

@@ -402,7 +402,7 @@ class LifetimeDeriver {
       }
       const auto node = static_cast<std::uint32_t>(use->ends_with_repeat);
       ++nodes_[node].deaths;
-      repeat_deaths_.push_back({node, {root, use->instances_per_end}});
+      repeat_deaths_.push_back({node, {root, use->instances_per_end, use->operand.ref.offset}});
       note_saved(use->op, root, born);
     }
   }

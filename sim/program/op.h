@@ -60,6 +60,9 @@ enum class Function : std::uint8_t {
   adam,
   load_batch,
   collective,
+  stage_send,
+  stage_receive,
+  stage_sum,
   keep
 };
 
@@ -177,15 +180,23 @@ constexpr Stream weights_stream(AxisMask group) {
 }
 
 constexpr bool is_weights_stream(Stream stream) {
-  return stream > kGroups;
+  return stream > kGroups && stream <= 2 * kGroups;
 }
+
+/// Messages between the stages of a pipeline have a stream for each direction and end, so that one
+/// that waits for its other end holds up none of another kind.
+inline constexpr Stream kSendForwardStream = 1 + 2 * kGroups;
+inline constexpr Stream kSendBackwardStream = kSendForwardStream + 1;
+inline constexpr Stream kReceiveForwardStream = kSendForwardStream + 2;
+inline constexpr Stream kReceiveBackwardStream = kSendForwardStream + 3;
+inline constexpr Stream kStageSumStream = kSendForwardStream + 4;
 
 /// The group of a communicator's stream.
 constexpr AxisMask group_of_stream(Stream stream) {
-  return static_cast<AxisMask>((stream - 1U) % kGroups);
+  return static_cast<AxisMask>(stream > 2 * kGroups ? 0 : (stream - 1U) % kGroups);
 }
 
-inline constexpr int kStreams = 1 + 2 * static_cast<int>(kGroups);
+inline constexpr int kStreams = kStageSumStream + 1;
 
 /// Fused attention kernels: what they keep and how fast they are differs.
 enum class AttentionImplementation : std::uint8_t { flash2, flash3, cudnn };
@@ -211,6 +222,8 @@ struct Op {
   std::int8_t concat_dim = -1;
   /// Of send_recv, one hop: position p sends to p + shift and receives from p - shift.
   std::int16_t shift = 1;
+  /// Of a message between stages: the stage at its other end.
+  std::int16_t peer_stage = 0;
   // Attention.
   bool causal = false;
   AttentionImplementation attention = AttentionImplementation::flash2;
@@ -225,5 +238,16 @@ struct Op {
   std::uint16_t births = 0;
   std::uint16_t deaths = 0;
 };
+
+/// Whether an operation moves bytes between ranks.
+[[nodiscard]] inline bool communicates(const Op& op) {
+  return info(op.function).family == Family::collective;
+}
+
+/// Whether an operation is one end of a message to the same place in another stage's program.
+[[nodiscard]] constexpr bool crosses_stages(const Op& op) {
+  return op.function == Function::stage_send || op.function == Function::stage_receive ||
+         op.function == Function::stage_sum;
+}
 
 }  // namespace trireme::program

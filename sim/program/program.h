@@ -45,6 +45,7 @@ struct Node {
 struct RepeatDeath {
   TensorId tensor = kNoTensor;
   std::int64_t instances = 1;
+  std::array<std::int16_t, kIndexCount> offset{};  // of the last use, from the indices bound there
 };
 
 class Program {
@@ -53,6 +54,14 @@ class Program {
 
   /// In which order ranks hold tokens.
   [[nodiscard]] const TokenOrder& token_order() const { return token_order_; }
+
+  /// Which stage of a pipeline it is of.
+  [[nodiscard]] std::int64_t stage() const { return stage_; }
+
+  /// The model's number of one of its layers, which it counts from 0.
+  [[nodiscard]] std::int64_t layer_of_model(std::int64_t layer) const {
+    return layers_of_model_.empty() ? layer : layers_of_model_[static_cast<std::size_t>(layer)];
+  }
 
   [[nodiscard]] std::span<const Tensor> tensors() const { return tensors_; }
 
@@ -121,6 +130,8 @@ class Program {
 
   Mesh mesh_;
   TokenOrder token_order_;
+  std::int64_t stage_ = 0;
+  std::vector<std::int64_t> layers_of_model_;  // empty: all of them, in order
   std::array<std::int64_t, kIndexCount> extents_{};
   std::vector<Tensor> tensors_;
   std::vector<Op> ops_;

@@ -202,6 +202,8 @@ Json row_object(const PlanResult& row, bool with_law = false) {
   object["exposed_communication_seconds"] =
       of_step([](const auto& s) { return s.time.exposed_communication.value(); });
   object["exposed_seconds_by_collective"] = exposed_by_collective(step);
+  object["pipeline_bubble_seconds"] =
+      of_step([](const auto& s) { return s.time.pipeline_bubble.value(); });
   object["exposed_host_copy_seconds"] =
       of_step([](const auto& s) { return s.time.exposed_host_copy.value(); });
   object["exposed_launch_seconds"] =

@@ -1,12 +1,14 @@
 #include "sim/study/device_memory.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "sim/cost/device_memory.h"
 #include "sim/engine/communicators.h"
-#include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
+#include "sim/study/stages.h"
 
 namespace trireme::study {
 
@@ -64,10 +66,11 @@ std::optional<PlanMemory> plan_memory(const config::StudySpec& study,
   if (!resolution.feasibility.legal()) {
     return std::nullopt;
   }
-  const program::Program program = plan::lower(resolution.plan);
+  const std::vector<program::Program> stages = plan::lower_stages(resolution.plan);
+  FullestStage fullest = fullest_stage(stages);
   PlanMemory found;
-  found.memory = engine::read_memory(program);
-  found.device = device_memory(program, found.memory, study, plan);
+  found.memory = std::move(fullest.memory);
+  found.device = device_memory(stages[fullest.stage], found.memory, study, plan);
   found.verdict =
       memory_verdict(found.memory.allocated, found.device, study.cluster.gpu.memory_visible);
   return found;

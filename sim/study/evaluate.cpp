@@ -19,6 +19,7 @@
 #include "sim/study/point.h"
 #include "sim/study/rates.h"
 #include "sim/study/requirements.h"
+#include "sim/study/stages.h"
 #include "sim/study/trends.h"
 #include "sim/study/what_if.h"
 
@@ -50,7 +51,7 @@ ledger::StepResult step_result(const ledger::TimeLedger& time,
 }
 
 /// Asks the readers for the step; puts a sentence into `reasons` where one has not what is asked.
-void read_steps(const program::Program& program,
+void read_steps(std::span<const program::Program> stages,
                 const engine::Machine& machine,
                 const config::StudySpec& study,
                 ledger::Engine reader,
@@ -62,14 +63,14 @@ void read_steps(const program::Program& program,
       reasons.emplace_back(
           "the analytic engine has no slow ranks and no jitter: its seconds are left out");
     } else {
-      steps.analytic = engine::read_time(program, machine);
+      steps.analytic = engine::read_time(stages, machine);
     }
   }
   if (reader != ledger::Engine::analytic) {
-    if (std::string refused = too_large(program, machine, study, EventUse::seconds);
+    if (std::string refused = too_large(stages, machine, study, EventUse::seconds);
         !refused.empty()) {
       reasons.push_back(std::move(refused));
-    } else if (auto step = event_step(engine::Schedule(program), machine, study.what_if)) {
+    } else if (auto step = event_step(engine::Schedule(stages), machine, study.what_if)) {
       steps.event = step->time;
       distribution = std::move(step->distribution);
     }
@@ -94,15 +95,15 @@ PlanResult evaluate_at(const config::StudySpec& study,
     return result;
   }
 
-  const program::Program program = plan::lower(resolution.plan);
+  const std::vector<program::Program> stages = plan::lower_stages(resolution.plan);
   const engine::Machine machine = machine_of(study.cluster);
-  const std::int64_t rank = engine::largest_sender(program, machine.gpus_per_node);
+  const StageNumbers sizes = read_stages(stages, machine.gpus_per_node);
   PlanNumbers numbers;
-  numbers.bytes = engine::read_bytes(program, machine.gpus_per_node, rank);
-  numbers.memory = engine::read_memory(program);
-  numbers.flops = engine::read_flops(program);
-  result.rank_class = "the largest";
-  numbers.device = device_memory(program, numbers.memory, study, spec);
+  numbers.bytes = sizes.bytes;
+  numbers.memory = sizes.memory;
+  numbers.flops = sizes.flops;
+  result.rank_class = sizes.rank_class;
+  numbers.device = device_memory(stages[sizes.fullest], numbers.memory, study, spec);
   result.verdict = memory_verdict(numbers.memory.allocated, numbers.device, result.capacity);
   if (result.verdict != Verdict::fits) {
     if (auto changed = next_lever(study, spec, numbers.device)) {
@@ -123,17 +124,17 @@ PlanResult evaluate_at(const config::StudySpec& study,
                     config::word_for(config::kFrameworkWords, spec.framework)));
   }
   std::optional<ledger::StepDistribution> distribution;
-  read_steps(program, machine, study, reader, numbers.by_reader, distribution, result.reasons);
+  read_steps(stages, machine, study, reader, numbers.by_reader, distribution, result.reasons);
   const std::optional<ledger::TimeLedger>& time =
       reader == ledger::Engine::analytic ? numbers.by_reader.analytic : numbers.by_reader.event;
   if (time) {
     numbers.step = step_result(*time, numbers.flops, resolution.plan, gpu);
     numbers.step->exposed_is_split = reader != ledger::Engine::analytic;
     numbers.step->distribution = std::move(distribution);
-    for (std::string& sentence : engine::faster_than_links(program, machine)) {
+    for (std::string& sentence : faster_than_links(stages, machine)) {
       result.reasons.push_back(std::move(sentence));
     }
-  } else if (std::string unknown = engine::unknown_kernel(program, machine); !unknown.empty()) {
+  } else if (std::string unknown = unknown_kernel(stages, machine); !unknown.empty()) {
     result.reasons.push_back(std::move(unknown));
   }
   result.numbers = std::move(numbers);

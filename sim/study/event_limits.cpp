@@ -38,11 +38,14 @@ std::string batch_of(const config::StudySpec& study) {
 
 }  // namespace
 
-std::string too_large(const program::Program& program,
+std::string too_large(std::span<const program::Program> stages,
                       const engine::Machine& machine,
                       const config::StudySpec& study,
                       EventUse use) {
-  const std::int64_t operations = unrolled_operations(program);
+  std::int64_t operations = 0;  // of the stage that has most
+  for (const program::Program& stage : stages) {
+    operations = std::max(operations, unrolled_operations(stage));
+  }
   if (operations > kMostUnrolled) {
     return fmt::format(
         "{} gives each rank {} operations in a step, of which the event engine unrolls {} at most: "
@@ -53,7 +56,7 @@ std::string too_large(const program::Program& program,
   }
   const engine::EventOptions options = event_options(study.what_if);
   const auto ranks =
-      static_cast<std::int64_t>(engine::classes_of(program, machine, options).first_rank.size());
+      static_cast<std::int64_t>(engine::classes_of(stages, machine, options).first_rank.size());
   const std::int64_t executions = times(operations, ranks);
   const std::int64_t runs = study.what_if.jitter ? study.what_if.jitter->runs : 1;
   if (times(executions, runs) > kMostExecutions) {

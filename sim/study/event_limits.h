@@ -33,7 +33,7 @@ enum class EventUse : std::uint8_t {
 
 /// Why a step is too large for the event engine: one sentence that says where the study asks for
 /// it; empty where it is not.
-[[nodiscard]] std::string too_large(const program::Program& program,
+[[nodiscard]] std::string too_large(std::span<const program::Program> stages,
                                     const engine::Machine& machine,
                                     const config::StudySpec& study,
                                     EventUse use);

@@ -20,6 +20,7 @@
 #include "sim/study/event_limits.h"
 #include "sim/study/kernel_terms.h"
 #include "sim/study/nccl.h"
+#include "sim/study/stages.h"
 #include "sim/study/timeline.h"
 #include "sim/study/what_if.h"
 
@@ -66,7 +67,7 @@ Term operation_term(TermQuantity quantity, const ledger::TimeEntry& entry, const
   term.component = name(entry.component);
   term.operation = entry.operation;
   term.count = entry.count;
-  if (op.function == Function::collective) {
+  if (program::communicates(op)) {
     term.collective = name(op.collective);
   }
   return term;
@@ -76,10 +77,10 @@ Term operation_term(TermQuantity quantity, const ledger::TimeEntry& entry, const
 std::string nccl_choice_in_words(const Program& program,
                                  const Op& op,
                                  const config::ClusterSpec& cluster) {
-  if (op.function != Function::collective) {
+  if (!program::communicates(op)) {
     return {};
   }
-  const cost::Group group = engine::place(program.mesh(), op.group, cluster.gpus_per_node.value);
+  const cost::Group group = engine::group_of(program, op, cluster.gpus_per_node.value);
   const auto pick = nccl_pick(cluster, op.collective, engine::payload_bytes(program, op), group);
   if (!pick) {
     return {};
@@ -232,6 +233,11 @@ plan::Plan small_plan(const plan::Plan& plan, const std::optional<OwnerShape>& w
   small.micro_batch = 1;
   small.micro_batches = 1;
   small.data_degree = 1;
+  small.pipeline_degree = 1;
+  small.virtual_stages = 1;
+  small.schedule = plan::PipelineSchedule::none;
+  small.chunk_layers.clear();
+  small.placement.clear();
   return small;
 }
 
@@ -242,6 +248,9 @@ std::vector<Term> sent_terms(const Program& program,
                              std::int64_t rank) {
   std::vector<Term> terms;
   for (const ledger::ByteEntry& entry : engine::byte_entries(program, gpus_per_node, rank)) {
+    if (entry.sent == Bytes(0) && entry.received > Bytes(0)) {
+      continue;  // of a message from another stage
+    }
     const cost::CollectiveInfo& info = collective_info(entry.account.collective);
     Term term;
     term.quantity = TermQuantity::sent_bytes;
@@ -257,7 +266,12 @@ std::vector<Term> sent_terms(const Program& program,
     term.source = info.bibliography_key;
     term.numbers = {{"N", entry.payload_bytes.value()}, {"n", entry.ranks}};
     term.formula = info.bytes_formula;
-    if (!is_even(entry)) {
+    if (entry.payload == "message") {  // to another stage
+      term.equation = "stage-message-bytes";
+      term.source = "narayanan2021";
+      term.numbers = {{"N", entry.payload_bytes.value()}};
+      term.formula = "N";
+    } else if (!is_even(entry)) {
       term.formula = info.uneven_bytes_formula;
       term.numbers.push_back({"rank", rank});
     }
@@ -342,10 +356,10 @@ namespace {
 
 /// What would shorten the step; a reason where the event engine does not say so.
 void add_critical_path(const config::StudySpec& study,
-                       const Program& program,
+                       const std::vector<Program>& stages,
                        const engine::Machine& machine,
                        ledger::Explanation& explanation) {
-  std::string refused = too_large(program, machine, study, EventUse::critical_path);
+  std::string refused = too_large(stages, machine, study, EventUse::critical_path);
   if (!refused.empty()) {
     std::vector<std::string>& reasons = explanation.result.reasons;
     if (std::find(reasons.begin(), reasons.end(), refused) == reasons.end()) {
@@ -353,7 +367,7 @@ void add_critical_path(const config::StudySpec& study,
     }
     return;
   }
-  const engine::Schedule schedule(program);
+  const engine::Schedule schedule(stages);
   if (const auto step = event_step(schedule, machine, study.what_if)) {
     explanation.critical_path =
         engine::critical_path(schedule, machine, step->options, kTermsTried);
@@ -373,15 +387,16 @@ ledger::Explanation explain(const config::StudySpec& study,
   if (!resolution.feasibility.legal()) {
     return explanation;
   }
-  const Program program = plan::lower(resolution.plan);
+  const std::vector<Program> stages = plan::lower_stages(resolution.plan);
   const engine::Machine machine = machine_of(study.cluster);
-  const std::int64_t rank = engine::largest_sender(program, machine.gpus_per_node);
-  explanation.terms = sent_terms(program, machine.gpus_per_node, rank);
+  const StageNumbers sizes = read_stages(stages, machine.gpus_per_node);
+  const Program& program = stages[sizes.sender];
+  explanation.terms = sent_terms(program, machine.gpus_per_node, sizes.rank);
   const std::vector<Term> tensors = tensor_terms(program);
   explanation.terms.insert(explanation.terms.end(), tensors.begin(), tensors.end());
   add_operation_terms(program, study.cluster, machine, explanation.terms);
-  add_critical_path(study, program, machine, explanation);
-  explanation.memory = engine::memory_entries(program);
+  add_critical_path(study, stages, machine, explanation);
+  explanation.memory = engine::memory_entries(stages[sizes.fullest]);
   explanation.shapes = shape_trace(program);
   const plan::Plan small = small_plan(resolution.plan, shape);
   explanation.owners = owner_changes(plan::lower(small));

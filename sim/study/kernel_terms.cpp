@@ -228,7 +228,7 @@ void explain_collective_seconds(const Program& program,
                                 const Op& op,
                                 const Machine& machine,
                                 Term& term) {
-  const cost::Group group = engine::place(program.mesh(), op.group, machine.gpus_per_node);
+  const cost::Group group = engine::group_of(program, op, machine.gpus_per_node);
   const bool spans_nodes = group.ranks > group.ranks_per_node;
   const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
   const Bytes payload = engine::payload_bytes(program, op);

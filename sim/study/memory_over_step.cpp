@@ -1,5 +1,8 @@
 #include "sim/study/memory_over_step.h"
 
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "sim/engine/memory_over_step.h"
@@ -7,6 +10,7 @@
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/study/device_memory.h"
+#include "sim/study/stages.h"
 
 namespace trireme::study {
 
@@ -23,8 +27,10 @@ ledger::MemoryOverStep memory_over_step(const config::StudySpec& study,
   if (!resolution.feasibility.legal()) {
     return found;
   }
-  const program::Program program = plan::lower(resolution.plan);
-  found.peak = engine::read_memory(program);
+  const std::vector<program::Program> stages = plan::lower_stages(resolution.plan);
+  FullestStage fullest = fullest_stage(stages);
+  const program::Program& program = stages[fullest.stage];
+  found.peak = std::move(fullest.memory);
   found.device = device_memory(program, found.peak, study, plan);
   found.verdict = memory_verdict(found.peak.allocated, found.device, found.capacity);
   found.instants = engine::memory_over_step(program);

@@ -64,9 +64,9 @@ class Recorder {
  public:
   explicit Recorder(const Program& program)
       : program_(program),
-        output_(find_tensor(program, "residual stream")),
-        input_gradient_(find_tensor(program, "residual stream gradient")),
-        loss_(find_tensor(program, "loss")),
+        first_stage_(program.stage() == 0),
+        last_stage_(program.stage() == program.mesh().stages() - 1),
+        loss_(last_stage_ ? find_tensor(program, "loss") : program::kNoTensor),
         up_to_date_(find_up_to_date(program)) {}
 
   void begin_step(std::int64_t step) { step_ = step; }
@@ -83,9 +83,10 @@ class Recorder {
         keep(Quantity::gradients, id, instance, op, local);
       }
     } else if (used.access != Access::read) {
-      if (id == output_ && layer == program_.extent(Index::layer)) {
+      const std::string_view tensor = program_.tensor(id).name;
+      if (last_stage_ && tensor == "residual stream" && layer == program_.extent(Index::layer)) {
         keep(Quantity::output, id, instance, op, local);
-      } else if (id == input_gradient_ && layer == 0) {
+      } else if (first_stage_ && tensor == "residual stream gradient" && layer == 0) {
         keep(Quantity::input_gradient, id, instance, op, local);
       } else if (id == loss_) {
         keep(Quantity::loss, id, instance, op, local);
@@ -189,8 +190,8 @@ class Recorder {
   }
 
   const Program& program_;
-  TensorId output_;
-  TensorId input_gradient_;
+  bool first_stage_;
+  bool last_stage_;
   TensorId loss_;
   std::vector<TensorId> up_to_date_;  // by owner of memory
   std::int64_t step_ = 0;
@@ -309,6 +310,16 @@ StepCounts read_step(RecordReader& reader) {
 }
 
 }  // namespace
+
+InstanceIndex in_model(const Program& stage, const Tensor& tensor, InstanceIndex instance) {
+  const bool parameter =
+      tensor.role != program::Role::activation && tensor.role != program::Role::temporary;
+  if (parameter && (tensor.varies & program::kPerLayer) != 0) {
+    std::int32_t& layer = instance[index_of(Index::layer)];
+    layer = static_cast<std::int32_t>(stage.layer_of_model(layer));
+  }
+  return instance;
+}
 
 TensorId find_tensor(const Program& program, std::string_view name) {
   for (std::size_t i = 0; i < program.tensors().size(); ++i) {

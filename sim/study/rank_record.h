@@ -45,6 +45,11 @@ struct RankRecord {
   std::vector<StepCounts> steps;
 };
 
+/// An instance of a stage's tensor with the layer's number in the model.
+[[nodiscard]] engine::InstanceIndex in_model(const program::Program& stage,
+                                             const program::Tensor& tensor,
+                                             engine::InstanceIndex instance);
+
 /// The tensor of that name that owns its memory. Throws std::logic_error when there is none.
 [[nodiscard]] program::TensorId find_tensor(const program::Program& program, std::string_view name);
 

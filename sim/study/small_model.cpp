@@ -57,10 +57,11 @@ constexpr Sizes kLarger{.layers = 4,
 constexpr std::int64_t kMostRanks = 64;
 
 std::int64_t shrunk_data_degree(const Plan& plan, std::int64_t gpus_per_node) {
-  const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / plan.ranks_of_replica());
+  const std::int64_t others = plan.ranks_of_replica() * plan.pipeline_degree;
+  const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / others);
   std::int64_t degree = std::min(plan.data_degree, most);
   const auto fits = [&](std::int64_t data) {
-    const std::int64_t ranks = plan.ranks_of_replica() * data;
+    const std::int64_t ranks = others * data;
     return plan.data_degree % data == 0 &&
            (ranks % gpus_per_node == 0 || gpus_per_node % ranks == 0);
   };
@@ -74,7 +75,8 @@ ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
   const bool splits_heads = plan.attention != AttentionLowering::sequence_gather;
   const std::int64_t groups = splits_heads ? plan.group_degree * plan.exchange_degree : 1;
   ModelShape model = plan.model;
-  model.layers = std::min(model.layers, sizes.layers);
+  model.layers =
+      std::max(std::min(model.layers, sizes.layers) / plan.chunks() * plan.chunks(), plan.chunks());
   model.hidden = sizes.hidden;
   const std::int64_t ratio = model.heads / model.kv_heads;
   model.head_dim = model.rotary ? sizes.even_head_dim : sizes.odd_head_dim;
@@ -106,6 +108,26 @@ ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
   return model;
 }
 
+/// Uneven stages stay uneven, and micro batches fill the pipeline.
+void shrink_pipeline(const Plan& plan, Plan& small) {
+  if (plan.pipeline_degree == 1) {
+    return;
+  }
+  if (!plan.chunk_layers.empty()) {
+    const std::int64_t fewest =
+        *std::min_element(plan.chunk_layers.begin(), plan.chunk_layers.end());
+    small.model.layers = 0;
+    for (std::int64_t& layers : small.chunk_layers) {
+      layers = layers > fewest ? 2 : 1;
+      small.model.layers += layers;
+    }
+  }
+  const std::int64_t filled = plan.schedule == plan::PipelineSchedule::interleaved
+                                  ? 2 * plan.pipeline_degree
+                                  : plan.pipeline_degree + 2;
+  small.micro_batches = std::min(plan.micro_batches, filled);
+}
+
 }  // namespace
 
 Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
@@ -123,6 +145,7 @@ Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
   small.mlp_tiles = std::min<std::int64_t>(plan.mlp_tiles, 2);
   small.micro_batch = std::min(plan.micro_batch, sizes.micro_batch);
   small.micro_batches = std::min(plan.micro_batches, sizes.micro_batches);
+  shrink_pipeline(plan, small);
   // Megatron wants two halves of every context-parallel rank, PyTorch of their tensor ranks too;
   // ranks of a group that does not shard tokens are counted as if it did.
   const std::int64_t context = plan.ranks_of_replica() / plan.group_degree;
@@ -150,6 +173,9 @@ std::string in_words(const Plan& plan) {
                                  model.mlp_width);
   if (model.vocabulary > 0) {
     text += fmt::format(", V {}", model.vocabulary);
+  }
+  if (plan.pipeline_degree > 1) {
+    text += fmt::format(", {} stages", plan.pipeline_degree);
   }
   return text + fmt::format(", S {}, B {}, micro batches {}, ranks {}",
                             plan.sequence,

@@ -53,20 +53,24 @@ double timed_step(Executor& executor,
 
 }  // namespace
 
-void time_steps(const program::Program& program,
+void time_steps(std::span<const program::Program> stages,
                 const Reference& reference,
                 std::int64_t gpus_per_node,
                 const RunRanks& run,
                 ledger::PlanVerification& result) {
   std::vector<Seconds> seconds;  // where rank 0 is
   const std::string failure =
-      run(program.mesh().ranks(), [&](std::int64_t rank, Transport& transport) {
-        Executor executor(program,
-                          transport,
-                          gpus_per_node,
-                          [&](const engine::InstanceIndex& instance, engine::LocalTensor& local) {
-                            reference.fill(program.mesh(), rank, 0, instance, local);
-                          });
+      run(stages.front().mesh().ranks(), [&](std::int64_t rank, Transport& transport) {
+        const program::Program& program =
+            stages[static_cast<std::size_t>(stages.front().mesh().stage_of(rank))];
+        Executor executor(
+            program,
+            transport,
+            gpus_per_node,
+            [&](const engine::InstanceIndex& instance, engine::LocalTensor& local) {
+              reference.fill(
+                  program.mesh(), rank, 0, in_model(program, *local.tensor, instance), local);
+            });
         const double first = timed_step(executor, reference.constants(), transport);
         const auto steps =
             std::clamp(static_cast<std::int64_t>(kSecondsForAll / first), kFewestSteps, kMostSteps);

@@ -1,6 +1,7 @@
 #include "sim/study/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@
 #include "sim/plan/plan.h"
 #include "sim/study/evaluate.h"
 #include "sim/study/event_limits.h"
+#include "sim/study/stages.h"
 #include "sim/study/what_if.h"
 
 namespace trireme::study {
@@ -44,6 +46,17 @@ std::string stream_name(const Schedule& schedule, engine::StreamSlot slot) {
       group += fmt::format("{}{}", group.empty() ? "" : " x ", mesh.axis(axis).name);
     }
   }
+  constexpr std::array<std::pair<program::Stream, std::string_view>, 5> kStageStreams = {
+      {{program::kSendForwardStream, "pipeline, activations sent"},
+       {program::kSendBackwardStream, "pipeline, gradients sent"},
+       {program::kReceiveForwardStream, "pipeline, activations received"},
+       {program::kReceiveBackwardStream, "pipeline, gradients received"},
+       {program::kStageSumStream, "pipeline, tied gradients"}}};
+  for (const auto& [stage_stream, name] : kStageStreams) {
+    if (stream == stage_stream) {
+      return std::string(name);
+    }
+  }
   return (program::is_weights_stream(stream) ? "weights, communicator " : "communicator ") + group;
 }
 
@@ -58,24 +71,32 @@ std::string where(const program::Program& program, const Task& task) {
   return text;
 }
 
+/// The final norm stands behind the last layer.
+std::int64_t layer_in_model(const program::Program& stage, std::int64_t layer) {
+  return layer < stage.extent(program::Index::layer) ? stage.layer_of_model(layer)
+                                                     : stage.layer_of_model(layer - 1) + 1;
+}
+
 ledger::TimelineSlice slice_of(const Schedule& schedule,
                                const engine::TaskRecord& record,
                                Bytes allocated) {
   const Task& task = schedule.task(record.task);
-  const program::Op& op = schedule.program().op(task.op);
+  const program::Op& op = schedule.op_of(task);
+  const program::Program& program = schedule.program_of(task);
   ledger::TimelineSlice slice;
   slice.rank = record.rank;
   slice.stream = task.slot;
   slice.operation = op.label;
-  slice.function = op.function == program::Function::collective ? name(op.collective)
-                                                                : program::info(op.function).name;
+  slice.function =
+      program::communicates(op) ? name(op.collective) : program::info(op.function).name;
   slice.work = engine::work_of(op);
   slice.phase = op.phase;
   slice.component = op.component;
-  slice.where = where(schedule.program(), task);
+  slice.where = where(program, task);
   if (op.component == Component::attention || op.component == Component::mlp ||
       op.component == Component::norm) {
-    slice.layer = task.indices[static_cast<std::size_t>(program::Index::layer)];
+    slice.layer =
+        layer_in_model(program, task.indices[static_cast<std::size_t>(program::Index::layer)]);
   }
   slice.start = record.start;
   slice.end = record.end;
@@ -87,7 +108,7 @@ using Places = std::map<std::pair<std::int64_t, TaskId>, std::size_t>;
 
 /// The task before it on a stream that it occupies.
 std::optional<TaskId> before_on(const Schedule& schedule, engine::StreamSlot slot, TaskId id) {
-  const auto tasks = schedule.tasks_of(slot);
+  const auto tasks = schedule.tasks_of(slot, schedule.task(id).stage);
   const auto own = std::lower_bound(tasks.begin(), tasks.end(), id);
   return own == tasks.begin() ? std::nullopt : std::optional(*(own - 1));
 }
@@ -104,7 +125,7 @@ std::vector<TaskId> waits_across_streams(const Schedule& schedule, TaskId id) {
     }
   }
   for (const engine::Wait& wait : schedule.waits(task)) {
-    const TaskId waited_for = schedule.tasks_of(wait.slot)[wait.ordinal];
+    const TaskId waited_for = schedule.tasks_of(wait.slot, task.stage)[wait.ordinal];
     if (std::find(earlier.begin(), earlier.end(), waited_for) == earlier.end()) {
       earlier.push_back(waited_for);
     }
@@ -145,11 +166,15 @@ class MeetingFinder {
 
   void add(const engine::TaskRecord& record) {
     const Task& task = schedule_.task(record.task);
-    const program::Op& op = schedule_.program().op(task.op);
-    if (op.function != program::Function::collective) {
+    const program::Op& op = schedule_.op_of(task);
+    if (!program::communicates(op)) {
       return;
     }
     const std::uint32_t who = classes_.class_of_rank[static_cast<std::size_t>(record.rank)];
+    if (program::crosses_stages(op)) {
+      add_wait(record, last_of(record, meetings_.peer_at(who, op.peer_stage)));
+      return;
+    }
     if (engine::meets_neighbours(op)) {
       const auto partners = meetings_.neighbours(who, meetings_.ring_of(task.slot, op));
       add_wait(record, last_of(record, partners));
@@ -167,6 +192,8 @@ class MeetingFinder {
  private:
   [[nodiscard]] engine::TaskRecord same_task(engine::TaskRecord record, std::uint32_t who) const {
     record.rank = classes_.first_rank[who];
+    record.task = schedule_.counterpart(
+        record.task, static_cast<std::size_t>(schedule_.program().mesh().stage_of(record.rank)));
     return record;
   }
 
@@ -213,23 +240,27 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
     timeline.reason = resolution.feasibility.refusals.front().message;
     return timeline;
   }
-  const program::Program program = plan::lower(resolution.plan);
+  const std::vector<program::Program> stages = plan::lower_stages(resolution.plan);
   const engine::Machine machine = machine_of(study.cluster);
-  timeline.reason = too_large(program, machine, study, EventUse::timeline);
+  timeline.reason = too_large(stages, machine, study, EventUse::timeline);
   if (!timeline.reason.empty()) {
     return timeline;
   }
-  const Schedule schedule(program);
-  const std::vector<Bytes> allocated = engine::memory_of_tasks(program);
+  const Schedule schedule(stages);
+  std::vector<Bytes> allocated;  // by task: those of all stages, in order
+  for (const program::Program& stage : stages) {
+    const std::vector<Bytes> levels = engine::memory_of_tasks(stage);
+    allocated.insert(allocated.end(), levels.begin(), levels.end());
+  }
 
   timeline.ranks = resolution.plan.ranks();
-  timeline.layers = program.extent(program::Index::layer);
+  timeline.layers = resolution.plan.model.layers;
   for (engine::StreamSlot slot = 0; slot < schedule.slots(); ++slot) {
     timeline.streams.push_back(stream_name(schedule, slot));
   }
   const std::optional<EventStep> step = event_step(schedule, machine, study.what_if);
   if (!step) {
-    timeline.reason = engine::unknown_kernel(program, machine);
+    timeline.reason = unknown_kernel(stages, machine);
     return timeline;
   }
   timeline.step = step->time.step;
@@ -263,7 +294,8 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
           {place.at({record.rank, waited_for}), place.at({record.rank, record.task})});
     }
   }
-  const engine::RankClasses classes = engine::classes_of(program, machine, step->options);
+  const engine::RankClasses classes =
+      engine::classes_of(schedule.programs(), machine, step->options);
   MeetingFinder meetings(schedule, classes, place, timeline);
   for (const engine::TaskRecord& record : records) {
     meetings.add(record);

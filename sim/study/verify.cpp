@@ -32,24 +32,26 @@ namespace {
 /// A quantity of one tensor that differs everywhere needs one message, not one per rank and layer.
 constexpr std::size_t kMostMessages = 12;
 
-/// Executes the program on the ranks of this process. Fills `records`, of every rank, where rank 0
-/// is. Returns why a rank failed.
-std::string execute(const Program& program,
+/// Executes every stage's program on its ranks, of those that this process has. Fills `records`, of
+/// every rank, where rank 0 is. Returns why a rank failed.
+std::string execute(const std::vector<Program>& stages,
                     const Reference& reference,
                     std::int64_t gpus_per_node,
                     std::int64_t steps,
                     const RunRanks& run,
                     std::vector<RankRecord>& records) {
-  return run(program.mesh().ranks(), [&](std::int64_t rank, engine::Transport& transport) {
-    RankRecord own =
-        record_rank(program,
-                    transport,
-                    gpus_per_node,
-                    steps,
-                    reference.constants(),
-                    [&](std::int64_t step, const InstanceIndex& instance, LocalTensor& local) {
-                      reference.fill(program.mesh(), rank, step, instance, local);
-                    });
+  const program::Mesh& mesh = stages.front().mesh();
+  return run(mesh.ranks(), [&](std::int64_t rank, engine::Transport& transport) {
+    const Program& program = stages[static_cast<std::size_t>(mesh.stage_of(rank))];
+    RankRecord own = record_rank(
+        program,
+        transport,
+        gpus_per_node,
+        steps,
+        reference.constants(),
+        [&](std::int64_t step, const InstanceIndex& instance, LocalTensor& local) {
+          reference.fill(mesh, rank, step, in_model(program, *local.tensor, instance), local);
+        });
     if (rank != 0) {
       send_record(transport, own);
       return;
@@ -79,8 +81,8 @@ namespace {
 
 /// Executes one program and appends a message for everything that differs.
 void compare_with_reference(const Plan& plan,
-                            const Program& promised,
-                            const Program& executed,
+                            const std::vector<Program>& promised,
+                            const std::vector<Program>& executed,
                             std::int64_t gpus_per_node,
                             const VerifyOptions& options,
                             const RunRanks& run,
@@ -117,11 +119,18 @@ PlanVerification verify_small_plan(const Plan& plan,
   result.ranks = plan.ranks();
   result.steps = options.steps;
   try {
-    const Program program = executed(plan);
-    if (options.trace) {
-      result.trace = trace_of(program);
+    std::vector<Program> stages;
+    for (std::int64_t stage = 0; stage < plan.pipeline_degree; ++stage) {
+      stages.push_back(executed(plan, stage));
     }
-    compare_with_reference(plan, plan::lower(plan), program, gpus_per_node, options, run, result);
+    if (options.trace) {
+      for (const Program& stage : stages) {
+        const std::vector<ledger::TracedOperation> trace = trace_of(stage);
+        result.trace.insert(result.trace.end(), trace.begin(), trace.end());
+      }
+    }
+    compare_with_reference(
+        plan, plan::lower_stages(plan), stages, gpus_per_node, options, run, result);
   } catch (const program::BuildError& refusal) {  // a lowering that contradicts itself
     result.messages.emplace_back(refusal.what());
   }
@@ -145,7 +154,10 @@ std::string too_large_to_execute(const Plan& plan) {
   // Every number takes 8 bytes, and a place among the elements of the whole tensor as much again;
   // declared types are of 2 bytes at least.
   constexpr std::int64_t kBytesExecuted = 8;
-  const Bytes declared = engine::read_peak(plan::lower(plan)).allocated;
+  Bytes declared;
+  for (const Program& stage : plan::lower_stages(plan)) {
+    declared = std::max(declared, engine::read_peak(stage).allocated);
+  }
   const Bytes memory(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE));
   const Bytes needed = kBytesExecuted * plan.ranks() * declared;
   if (needed <= memory) {

@@ -38,18 +38,19 @@ struct VerifyOptions {
   bool time = false;       // repeat the step for its wall-clock
 };
 
-/// From a plan to the program that is executed.
-using Lowering = std::function<program::Program(const plan::Plan&)>;
+/// From a plan to the program that a stage executes: of stage 0 without a pipeline.
+using Lowering = std::function<program::Program(const plan::Plan& plan, std::int64_t stage)>;
 
 /// Lowers a plan that is small already, executes it and compares it with the dense reference and
 /// with the ledgers of its program. Whatever differs or fails is a message of the result. In a
 /// process without rank 0 the verdict is `equal`. A test may execute another program than the one
 /// whose ledgers count: `executed`.
-[[nodiscard]] ledger::PlanVerification verify_small_plan(const plan::Plan& plan,
-                                                         std::int64_t gpus_per_node,
-                                                         const VerifyOptions& options,
-                                                         const RunRanks& run,
-                                                         const Lowering& executed = plan::lower);
+[[nodiscard]] ledger::PlanVerification verify_small_plan(
+    const plan::Plan& plan,
+    std::int64_t gpus_per_node,
+    const VerifyOptions& options,
+    const RunRanks& run,
+    const Lowering& executed = plan::lower_stage);
 
 /// Shrinks a legal plan, lowers and verifies it. One of its stated size that needs more memory than
 /// this machine has is not executed: a message says so.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,24 +28,27 @@ inline constexpr double kVerifyTolerance = 1e-10;
 /// Source: derived: relative error in the Euclidean norm
 /// Valid:  where copies of an element differ, the worst counts
 /// Tests:  tests/property/verify_test.cpp, tests/unit/execute/mutations_test.cpp
-void check_numbers(const program::Program& program,
+void check_numbers(std::span<const program::Program> stages,
                    const Reference& reference,
                    const std::vector<RankRecord>& records,
                    ledger::PlanVerification& result);
 
 /// Bytes sent, to the byte: every account of every rank and step, and every operation. `promised`
-/// is the program whose ledgers count, `executed` the one that ran.
-void check_bytes(const program::Program& promised,
-                 const program::Program& executed,
+/// are the stages' programs whose ledgers count, `executed` those that ran.
+void check_bytes(std::span<const program::Program> promised,
+                 std::span<const program::Program> executed,
                  std::int64_t gpus_per_node,
                  const std::vector<RankRecord>& records,
                  ledger::PlanVerification& result);
 
 /// Peak and end-of-step memory of every rank and step, to the byte.
-void check_memory(const program::Program& promised,
-                  const program::Program& executed,
+void check_memory(std::span<const program::Program> promised,
+                  std::span<const program::Program> executed,
                   const std::vector<RankRecord>& records,
                   ledger::PlanVerification& result);
+
+/// The ranks that run a stage's program, ascending.
+[[nodiscard]] std::vector<std::int64_t> ranks_of(const program::Program& stage);
 
 /// "'adam' (optimizer, attention)".
 [[nodiscard]] std::string operation_in_words(const program::Op& op);

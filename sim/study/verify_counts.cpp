@@ -28,7 +28,7 @@ namespace {
 std::string transfer_name(const Program& program, const Op& op) {
   std::string tensors;
   const auto operands = program.operands(op);
-  for (std::size_t i = 0; i < operands.size() / 2; ++i) {
+  for (std::size_t i = 0; i < engine::payloads(op); ++i) {
     tensors += fmt::format("{}'{}'",
                            tensors.empty() ? "" : ", ",
                            program::display_name(program.tensor(operands[i].ref.tensor)));
@@ -42,14 +42,12 @@ std::map<std::string, Bytes> promised_bytes(const Program& program,
                                             std::int64_t rank) {
   std::map<std::string, Bytes> sent;
   program::for_each_op(program, [&](OpId, const Op& op, std::int64_t times) {
-    if (op.function != program::Function::collective) {
+    if (!program::communicates(op)) {
       return;
     }
-    const cost::Group group = engine::place(program.mesh(), op.group, gpus_per_node);
-    const std::int64_t position = program.mesh().position(rank, op.group);
-    for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+    for (std::size_t pair = 0; pair < engine::payloads(op); ++pair) {
       sent[transfer_name(program, op)] +=
-          times * engine::collective_bytes(program, op, pair, group, position).sent;
+          times * engine::bytes_of_rank(program, op, pair, gpus_per_node, rank).sent;
     }
   });
   return sent;
@@ -60,7 +58,7 @@ std::map<std::string, Bytes> executed_bytes(const Program& program, const StepCo
   std::map<std::string, Bytes> sent;
   for (OpId id = 0; id < program.ops().size(); ++id) {
     const Op& op = program.op(id);
-    if (op.function == program::Function::collective || step.sent_elements[id] != 0) {
+    if (program::communicates(op) || step.sent_elements[id] != 0) {
       const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
       sent[transfer_name(program, op)] += bytes_of(Elements(step.sent_elements[id]), type);
     }
@@ -90,13 +88,15 @@ void for_each_difference(const std::map<std::string, Amount>& a,
 /// Every account of every rank and step, and every operation, to the byte.
 class ByteCheck {
  public:
-  ByteCheck(const Program& promised, const Program& executed, std::int64_t gpus_per_node)
+  ByteCheck(std::span<const Program> promised,
+            std::span<const Program> executed,
+            std::int64_t gpus_per_node)
       : promised_(promised), executed_(executed), gpus_per_node_(gpus_per_node) {}
 
   void run(const std::vector<RankRecord>& records, PlanVerification& result) const {
     for (std::size_t rank = 0; rank < records.size(); ++rank) {
       const auto number = static_cast<std::int64_t>(rank);
-      const ledger::ByteLedger ledger = engine::read_bytes(promised_, gpus_per_node_, number);
+      const ledger::ByteLedger ledger = promised_bytes_of(number);
       for (std::size_t step = 0; step < records[rank].steps.size(); ++step) {
         const StepCounts& counts = records[rank].steps[step];
         if (!compare(ledger, counts, number, result)) {
@@ -111,25 +111,35 @@ class ByteCheck {
   }
 
  private:
+  [[nodiscard]] std::size_t stage_of(std::int64_t rank) const {
+    return static_cast<std::size_t>(promised_.front().mesh().stage_of(rank));
+  }
+
+  [[nodiscard]] ledger::ByteLedger promised_bytes_of(std::int64_t rank) const {
+    return engine::read_bytes(promised_[stage_of(rank)], gpus_per_node_, rank);
+  }
+
   /// Bytes by link over all ranks. Of one rank they differ: messages go around one ring, which
   /// leaves a node at one rank, while the ledger has rings whose exits rotate over a node's ranks
-  /// (equation ring-off-node). Where ranks send unequal amounts, those shares are rounded.
+  /// (equation ring-off-node). Where ranks of a stage send unequal amounts, those shares are
+  /// rounded.
   void compare_links(const std::vector<RankRecord>& records, PlanVerification& result) const {
     ledger::PerLink<Bytes> counted{};
     ledger::PerLink<Bytes> promised{};
-    Bytes least;
-    Bytes most;
+    std::vector<Bytes> of_stage(promised_.size(), Bytes(-1));
+    bool equal = true;
     for (std::size_t rank = 0; rank < records.size(); ++rank) {
-      const ledger::ByteLedger ledger =
-          engine::read_bytes(promised_, gpus_per_node_, static_cast<std::int64_t>(rank));
-      least = rank == 0 ? ledger.sent : std::min(least, ledger.sent);
-      most = std::max(most, ledger.sent);
+      const auto number = static_cast<std::int64_t>(rank);
+      const ledger::ByteLedger ledger = promised_bytes_of(number);
+      Bytes& sent = of_stage[stage_of(number)];
+      equal = equal && (sent == Bytes(-1) || sent == ledger.sent);
+      sent = ledger.sent;
       for (std::size_t link = 0; link < kLinkNames.size(); ++link) {
         promised[link] += ledger.sent_by_link[link];
         counted[link] += records[rank].steps.back().bytes.sent_by_link[link];
       }
     }
-    for (std::size_t link = 0; link < kLinkNames.size() && least == most; ++link) {
+    for (std::size_t link = 0; link < kLinkNames.size() && equal; ++link) {
       if (counted[link] != promised[link]) {
         result.messages.push_back(fmt::format("{} of all ranks: {} bytes counted, {} in the ledger",
                                               kLinkNames[link],
@@ -167,8 +177,8 @@ class ByteCheck {
       }
     });
     for_each_difference(
-        executed_bytes(executed_, counts),
-        promised_bytes(promised_, gpus_per_node_, rank),
+        executed_bytes(executed_[stage_of(rank)], counts),
+        promised_bytes(promised_[stage_of(rank)], gpus_per_node_, rank),
         [&](const std::string& transfer, Bytes sent, Bytes promised) {
           equal = false;
           result.messages.push_back(fmt::format("{}: rank {} sent {} bytes, the ledger has {}",
@@ -184,27 +194,28 @@ class ByteCheck {
     return equal;
   }
 
-  const Program& promised_;
-  const Program& executed_;
+  std::span<const Program> promised_;
+  std::span<const Program> executed_;
   std::int64_t gpus_per_node_;
 };
 
-/// Peak and end-of-step memory of every rank and step, to the byte.
+/// Peak and end-of-step memory of every rank of a stage and every step, to the byte.
 class MemoryCheck {
  public:
   MemoryCheck(const Program& promised, const Program& executed)
       : promised_(promised), executed_(executed), peak_(engine::read_peak(promised)) {}
 
   void run(const std::vector<RankRecord>& records, PlanVerification& result) const {
-    result.peak.ledger = peak_.allocated;
-    for (const RankRecord& record : records) {
-      for (const StepCounts& step : record.steps) {
+    result.peak.ledger = std::max(result.peak.ledger, peak_.allocated);
+    const std::vector<std::int64_t> ranks = ranks_of(promised_);
+    for (const std::int64_t rank : ranks) {
+      for (const StepCounts& step : records[static_cast<std::size_t>(rank)].steps) {
         result.peak.executed = std::max(result.peak.executed, step.peak);
       }
     }
-    for (std::size_t rank = 0; rank < records.size(); ++rank) {
-      for (const StepCounts& step : records[rank].steps) {
-        if (!compare(step, rank, result)) {
+    for (const std::int64_t rank : ranks) {
+      for (const StepCounts& step : records[static_cast<std::size_t>(rank)].steps) {
+        if (!compare(step, static_cast<std::size_t>(rank), result)) {
           return;
         }
       }
@@ -287,19 +298,21 @@ class MemoryCheck {
 
 }  // namespace
 
-void check_bytes(const Program& promised,
-                 const Program& executed,
+void check_bytes(std::span<const Program> promised,
+                 std::span<const Program> executed,
                  std::int64_t gpus_per_node,
                  const std::vector<RankRecord>& records,
                  PlanVerification& result) {
   ByteCheck(promised, executed, gpus_per_node).run(records, result);
 }
 
-void check_memory(const Program& promised,
-                  const Program& executed,
+void check_memory(std::span<const Program> promised,
+                  std::span<const Program> executed,
                   const std::vector<RankRecord>& records,
                   PlanVerification& result) {
-  MemoryCheck(promised, executed).run(records, result);
+  for (std::size_t stage = 0; stage < promised.size(); ++stage) {
+    MemoryCheck(promised[stage], executed[stage]).run(records, result);
+  }
 }
 
 }  // namespace trireme::study

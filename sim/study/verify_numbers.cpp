@@ -34,46 +34,60 @@ struct TensorError {
 /// Compares what the ranks recorded with the reference.
 class NumberCheck {
  public:
-  NumberCheck(const Program& program,
-              const Reference& reference,
-              const std::vector<RankRecord>& records)
-      : program_(program), reference_(reference), records_(records) {}
+  NumberCheck(const Reference& reference, const std::vector<RankRecord>& records)
+      : reference_(reference), records_(records) {}
 
-  void run(PlanVerification& result) {
-    const std::size_t captures = records_.front().captures.size();
-    for (const RankRecord& record : records_) {
-      if (record.captures.size() != captures) {
+  /// Compares what the ranks of one stage recorded. Returns false where they disagree.
+  bool add(const Program& stage, PlanVerification& result) {
+    program_ = &stage;
+    ranks_ = ranks_of(stage);
+    const std::size_t captures = first_record().captures.size();
+    for (const std::int64_t rank : ranks_) {
+      if (record_of(rank).captures.size() != captures) {
         result.messages.push_back("ranks disagree about which operations there are");
-        return;
+        return false;
       }
     }
     for (std::size_t i = 0; i < captures; ++i) {
       compare(i);
     }
+    check_gradients(result);
+    return true;
+  }
+
+  /// Rates the errors of every tensor, over all stages.
+  void rate(PlanVerification& result) const {
     for (const auto& [kind, tensors] : errors_) {
       rate(kind.first, tensors, result);
     }
-    check_gradients(result);
   }
 
  private:
   /// A quantity, and which of the optimizer's states it is: norms are taken over each apart.
   using Kind = std::pair<Quantity, std::string_view>;
 
+  [[nodiscard]] const RankRecord& record_of(std::int64_t rank) const {
+    return records_[static_cast<std::size_t>(rank)];
+  }
+
+  [[nodiscard]] const RankRecord& first_record() const { return record_of(ranks_.front()); }
+
   /// Adds up one instance of a tensor: the sums of its partial values, against the reference, in
   /// every copy that some rank holds.
   void compare(std::size_t number) {
-    const Capture& capture = records_.front().captures[number];
-    const Tensor& tensor = program_.tensor(capture.tensor);
-    const program::Mesh& mesh = program_.mesh();
+    Capture capture = first_record().captures[number];
+    const Tensor& tensor = program_->tensor(capture.tensor);
+    const program::Mesh& mesh = program_->mesh();
+    capture.instance = in_model(*program_, tensor, capture.instance);
     const std::vector<double> expected = reference_.expected(tensor, capture);
     const program::AxisMask partial = tensor.layout.partial_axes();
-    const auto others = static_cast<program::AxisMask>(mesh.all_axes() & ~partial);
+    const program::AxisMask stages =
+        mesh.stages() > 1 ? program::axis_bit(mesh.stage_axis()) : program::AxisMask{0};
+    const auto others = static_cast<program::AxisMask>(mesh.all_axes() & ~(partial | stages));
     std::vector<std::vector<double>> copies(static_cast<std::size_t>(mesh.group_size(others)));
     std::vector<std::int64_t> holder(copies.size());
-    for (std::int64_t rank = 0; rank < mesh.ranks(); ++rank) {
-      const std::vector<double>& values =
-          records_[static_cast<std::size_t>(rank)].captures[number].values;
+    for (const std::int64_t rank : ranks_) {
+      const std::vector<double>& values = record_of(rank).captures[number].values;
       const auto position = static_cast<std::size_t>(mesh.position(rank, others));
       std::vector<double>& copy = copies[position];
       copy.resize(values.size());
@@ -116,7 +130,7 @@ class NumberCheck {
   }
 
   [[nodiscard]] std::string where(const Capture& capture, const Tensor& tensor) const {
-    const Op& op = program_.op(capture.op);
+    const Op& op = program_->op(capture.op);
     std::string text = fmt::format("'{}'", program::display_name(tensor));
     for (const Index index : {Index::layer, Index::micro_batch}) {
       if ((tensor.varies & program::index_bit(index)) != 0) {
@@ -165,14 +179,14 @@ class NumberCheck {
   void check_gradients(PlanVerification& result) const {
     std::map<std::pair<std::string_view, std::int64_t>, std::int64_t> read;
     std::int64_t steps = 0;
-    for (const Capture& capture : records_.front().captures) {
+    for (const Capture& capture : first_record().captures) {
       steps = std::max(steps, capture.step + 1);
       if (capture.quantity == Quantity::gradients) {
-        ++read[{program_.tensor(capture.tensor).name, capture.instance[index_of(Index::layer)]}];
+        ++read[{program_->tensor(capture.tensor).name, capture.instance[index_of(Index::layer)]}];
       }
     }
-    for (const Capture& capture : records_.front().captures) {
-      const Tensor& tensor = program_.tensor(capture.tensor);
+    for (const Capture& capture : first_record().captures) {
+      const Tensor& tensor = program_->tensor(capture.tensor);
       const bool parameter = capture.quantity == Quantity::parameters &&
                              tensor.role == program::Role::parameter && capture.step == 0;
       const std::int64_t layer = capture.instance[index_of(Index::layer)];
@@ -185,7 +199,8 @@ class NumberCheck {
     }
   }
 
-  const Program& program_;
+  const Program* program_ = nullptr;  // of the stage under way
+  std::vector<std::int64_t> ranks_;   // that run it
   const Reference& reference_;
   const std::vector<RankRecord>& records_;
   std::map<Kind, std::map<std::string, TensorError>> errors_;
@@ -193,11 +208,28 @@ class NumberCheck {
 
 }  // namespace
 
-void check_numbers(const Program& program,
+std::vector<std::int64_t> ranks_of(const Program& stage) {
+  const program::Mesh& mesh = stage.mesh();
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+    if (mesh.stage_of(rank) == stage.stage()) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+void check_numbers(std::span<const Program> stages,
                    const Reference& reference,
                    const std::vector<RankRecord>& records,
                    PlanVerification& result) {
-  NumberCheck(program, reference, records).run(result);
+  NumberCheck check(reference, records);
+  for (const Program& stage : stages) {
+    if (!check.add(stage, result)) {
+      return;
+    }
+  }
+  check.rate(result);
 }
 
 }  // namespace trireme::study

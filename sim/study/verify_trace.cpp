@@ -53,9 +53,8 @@ std::vector<ledger::TracedOperation> trace_of(const Program& program) {
     traced.phase = name(op.phase);
     traced.component = name(op.component);
     traced.label = op.label;
-    traced.function = op.function == program::Function::collective
-                          ? name(op.collective)
-                          : program::info(op.function).name;
+    traced.function =
+        program::communicates(op) ? name(op.collective) : program::info(op.function).name;
     traced.times = times;
     for (const program::Operand& operand : program.operands(op)) {
       const Tensor& tensor = program.tensor(operand.ref.tensor);

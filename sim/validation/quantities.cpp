@@ -1,12 +1,14 @@
 #include "sim/validation/quantities.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "sim/engine/analytic.h"
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/stages.h"
 
 namespace trireme::validation {
 
@@ -164,9 +166,10 @@ PlanLedgers read_ledgers(const config::StudySpec& study, const config::PlanSpec&
     return ledgers;
   }
   const engine::Machine machine = study::machine_of(study.cluster);
-  const program::Program program = plan::lower(plan::resolve(study, plan).plan);
-  ledgers.bytes = engine::byte_entries(
-      program, machine.gpus_per_node, engine::largest_sender(program, machine.gpus_per_node));
+  const std::vector<program::Program> stages = plan::lower_stages(plan::resolve(study, plan).plan);
+  const study::StageNumbers numbers = study::read_stages(stages, machine.gpus_per_node);
+  const program::Program& program = stages[numbers.sender];
+  ledgers.bytes = engine::byte_entries(program, machine.gpus_per_node, numbers.rank);
   ledgers.time = engine::time_entries(program, machine);
   return ledgers;
 }

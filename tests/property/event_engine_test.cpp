@@ -82,7 +82,7 @@ TEST_CASE("a step is what its compute stream does and waits for", "[property][en
         const ledger::TimeLedger& time = result.time;
         CHECK(time.exposed_communication == sum(time.exposed_by_collective));
         CHECK((time.compute_busy + time.exposed_communication + time.exposed_host_copy +
-               time.exposed_launch)
+               time.exposed_launch + time.pipeline_bubble)
                   .value() == Approx(time.step.value()).epsilon(1e-9));
         CHECK(result.busy_of_stream[engine::kComputeSlot] == time.compute_busy);
         for (const Seconds busy : result.busy_of_stream) {
@@ -221,7 +221,7 @@ TEST_CASE("which rank is slow does not matter where all ranks are alike", "[prop
       15,
       [](std::uint64_t, const plan::Plan& plan, const Schedule& schedule, const Machine& machine) {
         EventOptions options;
-        if (engine::classes_of(schedule.program(), machine, options).first_rank.size() > 1) {
+        if (engine::classes_of(schedule.programs(), machine, options).first_rank.size() > 1) {
           return;  // ranks of a ring differ in what they see of the sequence
         }
         options.unfolded = true;

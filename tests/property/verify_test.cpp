@@ -11,6 +11,7 @@
 
 #include "sim/plan/legality.h"
 #include "sim/plan/megatron_shared_heads.h"
+#include "sim/plan/step.h"
 #include "tests/catch.h"
 #include "tests/support/random_plan.h"
 
@@ -37,13 +38,12 @@ void check_equal(const ledger::PlanVerification& result) {
 }
 
 /// A random plan with sizes that execute in no time; every option stays.
-Plan small_random_plan(std::uint64_t seed) {
-  Plan plan = test::random_plan(seed);
+Plan with_small_sizes(Plan plan) {
   plan::ModelShape& model = plan.model;
   const std::int64_t degree = plan.group_degree * plan.exchange_degree;
   const bool splits_heads = plan.attention != AttentionLowering::sequence_gather;
   const std::int64_t ratio = model.heads / model.kv_heads;
-  model.layers = std::min<std::int64_t>(model.layers, 3);
+  model.layers = plan.pipeline_degree > 1 ? model.layers : std::min<std::int64_t>(model.layers, 3);
   if (!plan::shares_key_value_heads(plan)) {
     if (plan.exchanged_kv_heads() == model.kv_heads) {
       model.kv_heads = splits_heads ? degree : std::min<std::int64_t>(model.kv_heads, 2);
@@ -63,19 +63,21 @@ Plan small_random_plan(std::uint64_t seed) {
   return plan;
 }
 
-void check_random_plans(int count) {
+void check_random_plans(int count, Plan (*draw)(std::uint64_t seed)) {
   const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
   for (int i = 0; i < count; ++i) {
     const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
-    const Plan plan = small_random_plan(seed);
+    const Plan plan = with_small_sizes(draw(seed));
     CAPTURE(seed, test::describe(plan));
     Feasibility feasibility;
     plan::check_rules(plan, feasibility);
     REQUIRE(feasibility.legal());
     study::VerifyOptions options;
     options.seed = seed;
-    // Nodes of one group, or one node of all ranks.
-    const std::int64_t node = seed % 2 == 0 ? plan.group_degree : plan.ranks();
+    // Nodes of one group, the innermost, or one node of all ranks.
+    const int innermost = plan.placement.empty() ? plan::kGroupAxis : plan.placement.front();
+    const std::int64_t group = plan::mesh_of(plan).size(innermost);
+    const std::int64_t node = seed % 2 == 0 ? group : plan.ranks();
     check_equal(study::verify_small_plan(plan, node, options, study::thread_ranks()));
   }
 }
@@ -169,13 +171,18 @@ void for_each_composition(std::int64_t degree,
 }  // namespace
 
 TEST_CASE("random plans compute what the dense reference computes", "[property][verify]") {
-  check_random_plans(30);
+  check_random_plans(30, test::random_plan);
+}
+
+TEST_CASE("random pipelines compute what the dense reference computes", "[property][verify]") {
+  check_random_plans(15, test::random_pipeline_plan);
 }
 
 TEST_CASE("many random plans compute what the dense reference computes",
           "[property][verify][slow]") {
   std::cout << "seed " << Catch::getSeed() << '\n';
-  check_random_plans(300);
+  check_random_plans(200, test::random_plan);
+  check_random_plans(100, test::random_pipeline_plan);
 }
 
 TEST_CASE("verified: every composition on 1, 2, 4 and 8 ranks", "[property][verify]") {
@@ -312,6 +319,36 @@ TEST_CASE("verified: a split vocabulary that leaves ranks with padding alone",
   Plan plan = composed(llama_like(4, 1), kCompositions[0]);
   plan.loss = loss;  // 37 rows of 512: ranks 1 to 3 have none
   verify(plan);
+}
+
+TEST_CASE("verified: stages of a pipeline", "[property][verify]") {
+  const std::int64_t stages = GENERATE(2, 4);
+  const std::int64_t micro_batches = GENERATE(2, 6);
+  for (Plan plan : {llama_like(2, 1), gpt_like(2, 1)}) {
+    plan = composed(std::move(plan), kCompositions[stages == 2 ? 0 : 2]);
+    plan.pipeline_degree = stages;
+    plan.schedule = plan::PipelineSchedule::one_forward_one_backward;
+    plan.chunk_layers.assign(static_cast<std::size_t>(stages), 1);
+    plan.chunk_layers[1] = 2;
+    plan.model.layers = stages + 1;
+    plan.micro_batches = micro_batches;
+    plan.micro_batch = 1;
+    verify(plan);
+  }
+}
+
+TEST_CASE("verified: interleaved stages of a pipeline", "[property][verify]") {
+  const std::int64_t groups = GENERATE(1, 3);
+  for (Plan plan : {llama_like(1, 1), gpt_like(1, 2)}) {
+    plan.pipeline_degree = 3;
+    plan.virtual_stages = 2;
+    plan.schedule = plan::PipelineSchedule::interleaved;
+    plan.model.layers = 6;
+    plan.micro_batches = 3 * groups;
+    plan.micro_batch = 1;
+    plan.recompute_layers = groups == 3;
+    verify(plan);
+  }
 }
 
 TEST_CASE("verified: exchanges apart, and without rotary embedding", "[property][verify]") {

@@ -189,7 +189,34 @@ void draw_overlap(Draw& draw, plan::Plan& plan) {
   }
 }
 
+/// Stages of random lengths, and micro batches that fill some pipelines and not others.
+void draw_pipeline(Draw& draw, plan::Plan& plan) {
+  const bool alone = plan.exchange_degree * plan.ring_degree == 1;
+  plan.pipeline_degree = alone ? draw.between(2, 4) : 2;
+  plan.data_degree = alone ? plan.data_degree : 1;  // few ranks in all
+  const bool interleaved = plan.pipeline_degree > 2 && draw.coin();
+  plan.virtual_stages = interleaved ? draw.between(2, 3) : 1;
+  plan.schedule = interleaved ? plan::PipelineSchedule::interleaved
+                              : plan::PipelineSchedule::one_forward_one_backward;
+  plan.micro_batches = interleaved ? plan.pipeline_degree * draw.between(1, 4) : draw.between(1, 6);
+  plan.model.layers = 0;
+  for (std::int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
+    plan.chunk_layers.push_back(draw.between(1, 2));
+    plan.model.layers += plan.chunk_layers.back();
+  }
+  plan.placement = draw.one_of(
+      std::array<std::vector<int>, 4>{{{}, {4, 0, 1, 2, 3}, {0, 4, 2, 1, 3}, {3, 4, 2, 0, 1}}});
+  plan.reshard_after_forward = true;  // kept parameters are not modelled beside a pipeline
+}
+
 }  // namespace
+
+plan::Plan random_pipeline_plan(std::uint64_t seed) {
+  plan::Plan plan = random_plan(seed);
+  Draw draw(~seed);
+  draw_pipeline(draw, plan);
+  return plan;
+}
 
 plan::Plan random_plan(std::uint64_t seed) {
   Draw draw(seed);
@@ -249,7 +276,8 @@ std::int64_t sequence_parts(const plan::Plan& plan) {
 std::string describe(const plan::Plan& plan) {
   const plan::ModelShape& model = plan.model;
   return fmt::format(
-      "{}: {} attention, {} mlp{}, P {}{}, D {}, L {}, h {}, a {}, g {}, d {}, f {}, V {}{}, "
+      "{}: {} attention, {} mlp{}, P {}{}, D {}, {} stages of {} chunks, L {}, h {}, a {}, g {}, d "
+      "{}, f {}, V {}{}, "
       "positions {}, S {}, B {} x {}, zero {}{}{}{}, gradients {}{}, {} loss, {}{}{}{}{}{}",
       plan.name,
       std::array{"megatron", "ulysses", "gather"}[static_cast<std::size_t>(plan.attention)],
@@ -258,6 +286,8 @@ std::string describe(const plan::Plan& plan) {
       plan.group_degree,
       describe_context(plan),
       plan.data_degree,
+      plan.pipeline_degree,
+      plan.virtual_stages,
       model.layers,
       model.hidden,
       model.heads,

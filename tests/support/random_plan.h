@@ -8,6 +8,9 @@
 
 namespace trireme::test {
 
+/// As random_plan, over the stages of a pipeline.
+[[nodiscard]] plan::Plan random_pipeline_plan(std::uint64_t seed);
+
 /// A plan that keeps every rule of plan::legality_rules(). Its sizes are small and odd where they
 /// may be: a head dimension that is not h / a, a vocabulary and parameters that do not divide by
 /// the ranks. Equal seeds draw equal plans.

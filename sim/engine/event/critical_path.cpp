@@ -20,7 +20,7 @@ class Run {
  public:
   Run(const Schedule& schedule, const Machine& machine, const EventOptions& options)
       : schedule_(schedule),
-        classes_(classes_of(schedule.program(), machine, options)),
+        classes_(classes_of(schedule.programs(), machine, options)),
         meetings_(schedule, classes_),
         spans_(classes_.first_rank.size() * schedule.tasks().size()) {
     result_ = simulate(schedule, machine, options, [&](const TaskRecord& record) {
@@ -59,7 +59,7 @@ class Run {
       return found;
     }
     for (const std::uint32_t partner : partners(at)) {
-      found = before({partner, at.task}, start);
+      found = before(same_task(at, partner), start);
       if (found) {
         return found;
       }
@@ -68,6 +68,13 @@ class Run {
   }
 
  private:
+  /// What another class does in the collective or message that `at` is in.
+  [[nodiscard]] At same_task(At at, std::uint32_t partner) const {
+    const auto stage =
+        static_cast<std::size_t>(schedule_.program().mesh().stage_of(classes_.first_rank[partner]));
+    return {partner, schedule_.counterpart(at.task, stage)};
+  }
+
   [[nodiscard]] std::size_t place(std::uint32_t who, TaskId task) const {
     return who * schedule_.tasks().size() + task;
   }
@@ -77,7 +84,7 @@ class Run {
     const Task& task = schedule_.task(at.task);
     const auto ends_then = [&](TaskId earlier) { return span({at.who, earlier}).end == time; };
     const auto on_stream = [&](StreamSlot slot) -> std::optional<At> {
-      const auto tasks = schedule_.tasks_of(slot);
+      const auto tasks = schedule_.tasks_of(slot, task.stage);
       const auto own = std::lower_bound(tasks.begin(), tasks.end(), at.task);
       if (own == tasks.begin() || !ends_then(*(own - 1))) {
         return std::nullopt;
@@ -89,7 +96,7 @@ class Run {
       found = on_stream(kComputeSlot);
     }
     for (const Wait& wait : schedule_.waits(task)) {
-      const TaskId earlier = schedule_.tasks_of(wait.slot)[wait.ordinal];
+      const TaskId earlier = schedule_.tasks_of(wait.slot, task.stage)[wait.ordinal];
       if (!found && ends_then(earlier)) {
         found = At{at.who, earlier};
       }
@@ -100,7 +107,10 @@ class Run {
   /// The classes that a task's class meets in it.
   [[nodiscard]] std::span<const std::uint32_t> partners(At at) const {
     const Task& task = schedule_.task(at.task);
-    const Op& op = schedule_.program().op(task.op);
+    const Op& op = schedule_.op_of(task);
+    if (program::crosses_stages(op)) {
+      return meetings_.peer_at(at.who, op.peer_stage);
+    }
     if (op.function != program::Function::collective) {
       return {};
     }
@@ -126,24 +136,16 @@ std::optional<Component> component_of(const Op& op) {
 
 class Terms {
  public:
-  explicit Terms(const Program& program) : term_of_op_(program.ops().size()) {
-    for (std::size_t i = 0; i < term_of_op_.size(); ++i) {
-      const Op& op = program.op(static_cast<program::OpId>(i));
-      const auto same =
-          std::find_if(terms_.begin(), terms_.end(), [&](const ledger::CriticalTerm& term) {
-            return term.work == work_of(op) && term.component == component_of(op);
-          });
-      term_of_op_[i] = static_cast<std::size_t>(same - terms_.begin());
-      if (same == terms_.end()) {
-        ledger::CriticalTerm term;
-        term.work = work_of(op);
-        term.component = component_of(op);
-        terms_.push_back(term);
+  explicit Terms(const Schedule& schedule) {
+    term_of_op_.reserve(schedule.ops());
+    for (const Program& program : schedule.programs()) {
+      for (const Op& op : program.ops()) {
+        add(op);
       }
     }
   }
 
-  void book(program::OpId op, Seconds seconds) {
+  void book(std::uint32_t op, Seconds seconds) {
     ledger::CriticalTerm& term = terms_[term_of_op_[op]];
     ++term.executions;
     term.on_path += seconds;
@@ -173,6 +175,20 @@ class Terms {
   }
 
  private:
+  void add(const Op& op) {
+    const auto same =
+        std::find_if(terms_.begin(), terms_.end(), [&](const ledger::CriticalTerm& term) {
+          return term.work == work_of(op) && term.component == component_of(op);
+        });
+    term_of_op_.push_back(static_cast<std::size_t>(same - terms_.begin()));
+    if (same == terms_.end()) {
+      ledger::CriticalTerm term;
+      term.work = work_of(op);
+      term.component = component_of(op);
+      terms_.push_back(term);
+    }
+  }
+
   [[nodiscard]] std::vector<double> factors(std::size_t term, double factor) const {
     std::vector<double> factors(term_of_op_.size(), 1);
     for (std::size_t op = 0; op < factors.size(); ++op) {
@@ -203,18 +219,18 @@ std::optional<ledger::CriticalPath> critical_path(const Schedule& schedule,
   if (schedule.tasks().empty()) {
     return path;
   }
-  Terms terms(schedule.program());
+  Terms terms(schedule);
   std::optional<Run::At> at = run.last();
   while (at) {
     const Run::Span span = run.span(*at);
-    const program::OpId id = schedule.task(at->task).op;
-    const Op& op = schedule.program().op(id);
+    const std::uint32_t id = schedule.task(at->task).op;
+    const Op& op = schedule.op_of(schedule.task(at->task));
     const Seconds seconds = span.end - span.start;
     terms.book(id, seconds);
     if (on_path) {
       on_path({run.first_rank(at->who), at->task, span.start, span.end});
     }
-    if (op.function == program::Function::collective) {
+    if (program::communicates(op)) {
       path.collectives[ledger::index(op.collective)] += seconds;
     } else {
       path.kernels[ledger::index(op.component)] += seconds;

@@ -18,12 +18,17 @@ bool is_uneven(const program::Program& program, const program::Op& op) {
          uneven_attention(program, op);
 }
 
-/// The ring whose ranks differ in their work; 0: none do.
-program::AxisMask uneven_ring(const program::Program& program) {
-  const auto ops = program.ops();
-  const auto found = std::find_if(
-      ops.begin(), ops.end(), [&](const program::Op& op) { return is_uneven(program, op); });
-  return found == ops.end() ? program::AxisMask{0} : ring_of_attention(program, *found);
+/// The ring whose ranks differ in their work, the same in all stages; 0: none do.
+program::AxisMask uneven_ring(std::span<const program::Program> stages) {
+  for (const program::Program& program : stages) {
+    const auto ops = program.ops();
+    const auto found = std::find_if(
+        ops.begin(), ops.end(), [&](const program::Op& op) { return is_uneven(program, op); });
+    if (found != ops.end()) {
+      return ring_of_attention(program, *found);
+    }
+  }
+  return 0;
 }
 
 /// Tells ranks of equal `own` numbers apart by `other` ones.
@@ -38,45 +43,48 @@ void split(std::vector<std::uint32_t>& own, const std::vector<std::uint32_t>& ot
 
 }  // namespace
 
-RankClasses classes_of(const program::Program& program,
+RankClasses classes_of(std::span<const program::Program> stages,
                        const Machine& machine,
                        const EventOptions& options) {
-  std::vector<std::uint32_t> own = KernelFactors(options.variation, program.mesh().ranks()).kinds();
+  const std::int64_t ranks = stages.front().mesh().ranks();
+  std::vector<std::uint32_t> own = KernelFactors(options.variation, ranks).kinds();
   if (options.unfolded) {
     std::iota(own.begin(), own.end(), 0U);
-    return fold_ranks(program, own);
+    return fold_ranks(stages, own);
   }
   if (options.contention && machine.topology) {
-    split(own, alignment_to_pods(program, *machine.topology));
+    split(own, alignment_to_pods(stages, *machine.topology));
   }
-  if (const program::AxisMask ring = uneven_ring(program); ring != 0) {
+  if (const program::AxisMask ring = uneven_ring(stages); ring != 0) {
     // Ranks of different positions in the ring have different work.
     std::vector<std::uint32_t> positions;
-    for (std::int64_t rank = 0; rank < program.mesh().ranks(); ++rank) {
-      positions.push_back(static_cast<std::uint32_t>(program.mesh().position(rank, ring)));
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      positions.push_back(static_cast<std::uint32_t>(stages.front().mesh().position(rank, ring)));
     }
     split(own, positions);
   }
-  return fold_ranks(program, own);
+  return fold_ranks(stages, own);
 }
 
-std::optional<OpTimes> op_times(const program::Program& program, const Machine& machine) {
+std::optional<OpTimes> op_times(const Schedule& schedule, const Machine& machine) {
   OpTimes times;
-  times.slowest.reserve(program.ops().size());
-  times.by_position.resize(program.ops().size());
-  times.ring = uneven_ring(program);
-  for (const program::Op& op : program.ops()) {
-    const std::optional<Seconds> of_op = op_time(program, op, machine);
-    if (!of_op) {
-      return std::nullopt;
-    }
-    if (is_uneven(program, op)) {
-      std::vector<Seconds>& by_position = times.by_position[times.slowest.size()];
-      for (std::int64_t i = 0; i < program.mesh().group_size(times.ring); ++i) {
-        by_position.push_back(*attention_op_time(program, op, machine, i));
+  times.slowest.reserve(schedule.ops());
+  times.by_position.resize(schedule.ops());
+  times.ring = uneven_ring(schedule.programs());
+  for (const program::Program& program : schedule.programs()) {
+    for (const program::Op& op : program.ops()) {
+      const std::optional<Seconds> of_op = op_time(program, op, machine);
+      if (!of_op) {
+        return std::nullopt;
       }
+      if (is_uneven(program, op)) {
+        std::vector<Seconds>& by_position = times.by_position[times.slowest.size()];
+        for (std::int64_t i = 0; i < program.mesh().group_size(times.ring); ++i) {
+          by_position.push_back(*attention_op_time(program, op, machine, i));
+        }
+      }
+      times.slowest.push_back(*of_op);
     }
-    times.slowest.push_back(*of_op);
   }
   return times;
 }
@@ -85,7 +93,7 @@ std::optional<EventResult> simulate(const Schedule& schedule,
                                     const Machine& machine,
                                     const EventOptions& options,
                                     const TaskObserver& observer) {
-  std::optional<OpTimes> times = op_times(schedule.program(), machine);
+  std::optional<OpTimes> times = op_times(schedule, machine);
   if (!times) {
     return std::nullopt;
   }

@@ -27,7 +27,7 @@ struct EventOptions {
   bool contention = true;
   /// Kernels and collectives beside each other slow down, where the profile says by how much.
   bool interference = true;
-  /// What an operation's seconds are multiplied with, by OpId; empty for 1.
+  /// What an operation's seconds are multiplied with, by its number in the schedule; empty for 1.
   std::vector<double> op_factors;
 };
 
@@ -52,18 +52,18 @@ struct EventResult {
 };
 
 /// The classes of ranks that are simulated under `options`.
-[[nodiscard]] RankClasses classes_of(const program::Program& program,
+[[nodiscard]] RankClasses classes_of(std::span<const program::Program> stages,
                                      const Machine& machine,
                                      const EventOptions& options);
 
-/// Seconds of every operation.
+/// Seconds of every operation of all programs, by number in the schedule.
 struct OpTimes {
-  std::vector<Seconds> slowest;  // by OpId, of the slowest rank
-  /// By OpId, where ranks differ: by position in their ring. Empty elsewhere.
+  std::vector<Seconds> slowest;  // of the slowest rank
+  /// Where ranks differ: by position in their ring. Empty elsewhere.
   std::vector<std::vector<Seconds>> by_position;
   program::AxisMask ring = 0;  // that ring; 0: ranks are alike
 
-  [[nodiscard]] Seconds on(const program::Mesh& mesh, std::int64_t rank, program::OpId op) const {
+  [[nodiscard]] Seconds on(const program::Mesh& mesh, std::int64_t rank, std::uint32_t op) const {
     return by_position[op].empty()
                ? slowest[op]
                : by_position[op][static_cast<std::size_t>(mesh.position(rank, ring))];
@@ -71,10 +71,9 @@ struct OpTimes {
 };
 
 /// Empty when the machine's profile does not know a kernel.
-[[nodiscard]] std::optional<OpTimes> op_times(const program::Program& program,
-                                              const Machine& machine);
+[[nodiscard]] std::optional<OpTimes> op_times(const Schedule& schedule, const Machine& machine);
 
-/// Runs a step on `program.mesh().ranks()` ranks. Empty when a kernel's seconds are unknown.
+/// Runs a step on all ranks of the programs' mesh. Empty when a kernel's seconds are unknown.
 /// Simultaneous events are handled in the order in which they were scheduled, which is that of
 /// ranks and streams.
 ///

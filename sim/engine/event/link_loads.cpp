@@ -15,7 +15,6 @@ namespace trireme::engine {
 using program::AxisMask;
 using program::Mesh;
 using program::Op;
-using program::OpId;
 
 namespace {
 
@@ -61,18 +60,20 @@ TopologyShape links_of_machine(const Machine& machine, std::int64_t ranks) {
   return shape;
 }
 
-std::vector<std::uint32_t> alignment_to_pods(const program::Program& program,
+std::vector<std::uint32_t> alignment_to_pods(std::span<const program::Program> stages,
                                              const TopologyShape& shape) {
-  const Mesh& mesh = program.mesh();
+  const Mesh& mesh = stages.front().mesh();
   std::vector<std::uint32_t> kind(static_cast<std::size_t>(mesh.ranks()), 0);
   if (shape.pods() == 1) {
     return kind;
   }
   const std::int64_t pod = shape.nodes_per_leaf * shape.gpus_per_node;
   std::vector<AxisMask> groups;
-  for (const Op& op : program.ops()) {
-    if (is_collective(op) && std::find(groups.begin(), groups.end(), op.group) == groups.end()) {
-      groups.push_back(op.group);
+  for (const program::Program& program : stages) {
+    for (const Op& op : program.ops()) {
+      if (is_collective(op) && std::find(groups.begin(), groups.end(), op.group) == groups.end()) {
+        groups.push_back(op.group);
+      }
     }
   }
   for (const AxisMask group : groups) {
@@ -157,16 +158,16 @@ class LinkLoads::Finder {
   };
 
   void find_ways(std::span<const Seconds> alone) {
-    const program::Program& program = schedule_.program();
-    found_.scale_of_op_.resize(program.ops().size());
-    std::vector<bool> known(program.ops().size());
+    found_.scale_of_op_.resize(schedule_.ops());
+    std::vector<bool> known(schedule_.ops());
     for (const Task& task : schedule_.tasks()) {
-      const Op& op = program.op(task.op);
+      const program::Program& program = schedule_.program_of(task);
+      const Op& op = schedule_.op_of(task);
       if (!is_collective(op) || known[task.op]) {
         continue;
       }
       known[task.op] = true;
-      const Way way = way_of(task.slot, op);
+      const Way way = way_of(task.slot, program, op);
       auto at = std::find(ways_.begin(), ways_.end(), way);
       if (at == ways_.end()) {
         ways_.push_back(way);
@@ -186,11 +187,10 @@ class LinkLoads::Finder {
     }
   }
 
-  [[nodiscard]] Way way_of(StreamSlot slot, const Op& op) const {
+  [[nodiscard]] Way way_of(StreamSlot slot, const program::Program& program, const Op& op) const {
     if (meets_neighbours(op)) {
       return {slot, nullptr, op.shift};
     }
-    const program::Program& program = schedule_.program();
     const cost::Group group = place(mesh_, op.group, machine_.gpus_per_node);
     const ElementType type = program.tensor(program.operands(op)[0].ref.tensor).type;
     const Algorithm& algorithm =
@@ -368,7 +368,7 @@ LinkLoads::LinkLoads(const Schedule& schedule,
   Finder(*this, schedule, machine, classes, meetings).run(alone);
 }
 
-double LinkLoads::fullest(std::uint32_t member, OpId op) const {
+double LinkLoads::fullest(std::uint32_t member, std::uint32_t op) const {
   double fullest = 0;
   for (const Load& load : loads(member, op)) {
     fullest = std::max(fullest, std::min(1.0, load.bytes * scale_of_op_[op].of[load.rate]));

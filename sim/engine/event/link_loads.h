@@ -22,7 +22,7 @@ namespace trireme::engine {
 
 /// Of every rank a number: ranks with equal ones have groups that lie alike over the pods of the
 /// cluster, so that their collectives load alike links.
-[[nodiscard]] std::vector<std::uint32_t> alignment_to_pods(const program::Program& program,
+[[nodiscard]] std::vector<std::uint32_t> alignment_to_pods(std::span<const program::Program> stages,
                                                            const TopologyShape& shape);
 
 /// Links, as far as collectives can tell them apart: those that are loaded alike are one, and those
@@ -42,7 +42,8 @@ namespace trireme::engine {
 /// Tests:  tests/unit/engine/event_contention_test.cpp, tests/unit/engine/event_spine_test.cpp
 class LinkLoads {
  public:
-  /// `alone`: seconds of every operation, by OpId.
+  /// `alone`: seconds of every operation, by its number in the schedule. Messages between stages
+  /// load nothing here: they do not contend.
   LinkLoads(const Schedule& schedule,
             const Machine& machine,
             const RankClasses& classes,
@@ -55,7 +56,7 @@ class LinkLoads {
   /// Calls `visit(link, u)` for the links that a collective of a meeting, or a hop of a class,
   /// loads.
   template <class Visit>
-  void for_each_link(std::uint32_t member, program::OpId op, Visit visit) const {
+  void for_each_link(std::uint32_t member, std::uint32_t op, Visit visit) const {
     const Scale& scale = scale_of_op_[op];
     for (const Load& load : loads(member, op)) {
       visit(load.link, load.groups * std::min(1.0, load.bytes * scale.of[load.rate]));
@@ -63,7 +64,7 @@ class LinkLoads {
   }
 
   /// The largest part of a link that one of the meeting's groups takes.
-  [[nodiscard]] double fullest(std::uint32_t member, program::OpId op) const;
+  [[nodiscard]] double fullest(std::uint32_t member, std::uint32_t op) const;
 
  private:
   enum Rate : std::uint8_t { inside, nic, spine };
@@ -75,10 +76,12 @@ class LinkLoads {
     double groups = 0;  // k
   };
 
+  static constexpr std::uint32_t kNoWay = 0xffffffff;
+
   /// N / (R T) by Rate.
   struct Scale {
     std::array<double, 3> of{};
-    std::uint32_t way = 0;
+    std::uint32_t way = kNoWay;
   };
 
   /// One way of sending on one communicator: an algorithm, or hops of one distance.
@@ -97,7 +100,10 @@ class LinkLoads {
 
   class Finder;
 
-  [[nodiscard]] std::span<const Load> loads(std::uint32_t member, program::OpId op) const {
+  [[nodiscard]] std::span<const Load> loads(std::uint32_t member, std::uint32_t op) const {
+    if (scale_of_op_[op].way == kNoWay) {
+      return {};
+    }
     const Range& range = ranges_[scale_of_op_[op].way * members_ + member];
     return std::span(loads_).subspan(range.first, range.count);
   }

@@ -10,12 +10,19 @@ using program::AxisMask;
 using program::Mesh;
 
 Meetings::Meetings(const Schedule& schedule, const RankClasses& classes)
-    : slots_(schedule.slots()) {
+    : slots_(schedule.slots()), stages_(schedule.programs().size()) {
+  const Mesh& mesh = schedule.program().mesh();
+  for (const std::int64_t rank : classes.first_rank) {
+    for (std::size_t stage = 0; stage < stages_; ++stage) {
+      const std::int64_t peer = mesh.in_stage(rank, static_cast<std::int64_t>(stage));
+      peers_.push_back(classes.class_of_rank[static_cast<std::size_t>(peer)]);
+    }
+  }
   meeting_of_.assign(classes.first_rank.size() * slots_, kNoMeeting);
   for (StreamSlot slot = 0; slot < slots_; ++slot) {
     const AxisMask group = schedule.group_of(slot);
     if (group != 0) {
-      meet(slot, group, classes, schedule.program().mesh());
+      meet(slot, group, classes, mesh);
     }
   }
   find_rings(schedule);
@@ -53,7 +60,7 @@ void Meetings::meet(StreamSlot slot, AxisMask group, const RankClasses& classes,
 
 void Meetings::find_rings(const Schedule& schedule) {
   for (const Task& task : schedule.tasks()) {
-    const program::Op& op = schedule.program().op(task.op);
+    const program::Op& op = schedule.op_of(task);
     const Ring ring{task.slot, op.shift};
     if (meets_neighbours(op) && std::find(rings_.begin(), rings_.end(), ring) == rings_.end()) {
       rings_.push_back(ring);

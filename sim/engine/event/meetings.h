@@ -34,6 +34,17 @@ class Meetings {
                                        first_member_[meeting + 1] - first_member_[meeting]);
   }
 
+  /// The class at a class' place in another stage.
+  [[nodiscard]] std::uint32_t peer(std::uint32_t who, std::int64_t stage) const {
+    return peers_[who * stages_ + static_cast<std::size_t>(stage)];
+  }
+
+  /// As `peer`, as a list of one.
+  [[nodiscard]] std::span<const std::uint32_t> peer_at(std::uint32_t who,
+                                                       std::int64_t stage) const {
+    return std::span(peers_).subspan(who * stages_ + static_cast<std::size_t>(stage), 1);
+  }
+
   /// Hops of one distance on one communicator.
   struct Ring {
     StreamSlot slot = 0;
@@ -69,6 +80,8 @@ class Meetings {
   void find_partners(const Schedule& schedule, const RankClasses& classes);
 
   std::size_t slots_;
+  std::size_t stages_;
+  std::vector<std::uint32_t> peers_;  // by class and stage
   std::vector<std::uint32_t> meeting_of_;
   std::vector<std::uint32_t> first_member_{0};
   std::vector<std::uint32_t> members_;

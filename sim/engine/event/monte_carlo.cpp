@@ -22,7 +22,7 @@ std::optional<ledger::StepDistribution> monte_carlo(const Schedule& schedule,
                                                     const Machine& machine,
                                                     const EventOptions& options,
                                                     std::span<const std::uint64_t> seeds) {
-  if (seeds.empty() || !op_times(schedule.program(), machine)) {
+  if (seeds.empty() || !op_times(schedule, machine)) {
     return std::nullopt;
   }
   ledger::StepDistribution found;

@@ -15,23 +15,27 @@ using program::Mesh;
 namespace {
 
 /// The groups of the program's collectives in which all ranks meet.
-std::vector<AxisMask> groups_of(const program::Program& program) {
+std::vector<AxisMask> groups_of(std::span<const program::Program> stages) {
   std::vector<AxisMask> groups;
-  for (const program::Op& op : program.ops()) {
-    if (op.function == program::Function::collective && !meets_neighbours(op) &&
-        std::find(groups.begin(), groups.end(), op.group) == groups.end()) {
-      groups.push_back(op.group);
+  for (const program::Program& program : stages) {
+    for (const program::Op& op : program.ops()) {
+      if (op.function == program::Function::collective && !meets_neighbours(op) &&
+          std::find(groups.begin(), groups.end(), op.group) == groups.end()) {
+        groups.push_back(op.group);
+      }
     }
   }
   return groups;
 }
 
 /// The groups around which blocks hop, and how far.
-std::set<std::pair<AxisMask, std::int64_t>> rings_of(const program::Program& program) {
+std::set<std::pair<AxisMask, std::int64_t>> rings_of(std::span<const program::Program> stages) {
   std::set<std::pair<AxisMask, std::int64_t>> rings;
-  for (const program::Op& op : program.ops()) {
-    if (meets_neighbours(op)) {
-      rings.emplace(op.group, op.shift);
+  for (const program::Program& program : stages) {
+    for (const program::Op& op : program.ops()) {
+      if (meets_neighbours(op)) {
+        rings.emplace(op.group, op.shift);
+      }
     }
   }
   return rings;
@@ -78,6 +82,21 @@ std::vector<std::uint32_t> group_colours(const Mesh& mesh,
   return result;
 }
 
+/// Gives every rank its class and those of the ranks at its place in all stages.
+std::vector<std::uint32_t> stage_colours(const Mesh& mesh, std::span<const std::uint32_t> colour) {
+  Numbering<std::vector<std::uint32_t>> numbering;
+  std::vector<std::uint32_t> result(colour.size());
+  for (std::size_t i = 0; i < colour.size(); ++i) {
+    const auto rank = static_cast<std::int64_t>(i);
+    std::vector<std::uint32_t> peers{static_cast<std::uint32_t>(mesh.stage_of(rank))};
+    for (std::int64_t stage = 0; stage < mesh.stages(); ++stage) {
+      peers.push_back(colour[static_cast<std::size_t>(mesh.in_stage(rank, stage))]);
+    }
+    result[i] = numbering(std::move(peers));
+  }
+  return result;
+}
+
 /// Gives every rank the classes of those to which it hops and from which: it waits for both alike.
 std::vector<std::uint32_t> neighbour_colours(const Mesh& mesh,
                                              AxisMask group,
@@ -113,10 +132,11 @@ std::int64_t ring_neighbour(const Mesh& mesh,
   return neighbour;
 }
 
-RankClasses fold_ranks(const program::Program& program, std::span<const std::uint32_t> own) {
-  const Mesh& mesh = program.mesh();
-  const std::vector<AxisMask> groups = groups_of(program);
-  const std::set<std::pair<AxisMask, std::int64_t>> rings = rings_of(program);
+RankClasses fold_ranks(std::span<const program::Program> stages,
+                       std::span<const std::uint32_t> own) {
+  const Mesh& mesh = stages.front().mesh();
+  const std::vector<AxisMask> groups = groups_of(stages);
+  const std::set<std::pair<AxisMask, std::int64_t>> rings = rings_of(stages);
   std::vector<std::uint32_t> colour(own.begin(), own.end());
   std::size_t classes = 0;
   for (;;) {
@@ -134,6 +154,9 @@ RankClasses fold_ranks(const program::Program& program, std::span<const std::uin
     }
     for (const auto& [group, shift] : rings) {
       add(neighbour_colours(mesh, group, shift, colour));
+    }
+    if (mesh.stages() > 1) {
+      add(stage_colours(mesh, colour));
     }
     Numbering<std::vector<std::uint32_t>> numbering;
     for (std::size_t rank = 0; rank < colour.size(); ++rank) {

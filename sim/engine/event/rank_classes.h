@@ -20,10 +20,11 @@ struct RankClasses {
                                           std::int64_t rank,
                                           std::int64_t step);
 
-/// The coarsest partition in which ranks of one class have the same `own` property and, for each
-/// group that a collective of the program runs over, group members of the same classes; where ring
-/// neighbours meet, also neighbours of the same classes.
-[[nodiscard]] RankClasses fold_ranks(const program::Program& program,
+/// The coarsest partition in which ranks of one class have the same `own` property and run the same
+/// stage's program and, for each group that a collective of a program runs over, group members of
+/// the same classes; where ring neighbours meet, also neighbours of the same classes, and in every
+/// other stage peers of the same class.
+[[nodiscard]] RankClasses fold_ranks(std::span<const program::Program> stages,
                                      std::span<const std::uint32_t> own);
 
 }  // namespace trireme::engine

@@ -46,14 +46,15 @@ template <class Visit>
 void Rates::for_each_collective(std::uint32_t who, Visit visit) const {
   for (std::uint32_t slot = 0; slot < slots_; ++slot) {
     const std::uint32_t meeting = meetings_.of(who, static_cast<StreamSlot>(slot));
-    if (meeting == kNoMeeting) {
-      continue;
-    }
-    for (const std::uint32_t entity : {streams_ + meeting, (who << slot_bits_) | slot}) {
+    const auto visit_collective = [&](std::uint32_t entity) {
       if (work_[entity].in_flight && demand_of_task_[work_[entity].task].collective) {
         visit(entity);
       }
+    };
+    if (meeting != kNoMeeting) {
+      visit_collective(streams_ + meeting);
     }
+    visit_collective((who << slot_bits_) | slot);  // a hop, or a message that it sends
   }
 }
 

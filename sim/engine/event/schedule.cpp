@@ -17,13 +17,23 @@ using program::TensorId;
 /// Walks a program with its loop indices bound and remembers who touched which memory last.
 class Schedule::Unroller {
  public:
-  explicit Unroller(Schedule& schedule) : schedule_(schedule), program_(schedule.program_) {
+  Unroller(Schedule& schedule, std::size_t stage)
+      : schedule_(schedule), stage_(stage), program_(schedule.programs_[stage]) {
     slot_of_stream_.fill(kNoSlot);
+    for (std::size_t slot = 0; slot < schedule.stream_of_slot_.size(); ++slot) {
+      slot_of_stream_[schedule.stream_of_slot_[slot]] = static_cast<StreamSlot>(slot);
+    }
+    schedule.tasks_of_slot_.emplace_back(schedule.stream_of_slot_.size());
     slot_of(program::kComputeStream);
     number_instances();
   }
 
-  void run() { walk(0, static_cast<std::uint32_t>(program_.nodes().size())); }
+  void run() {
+    const auto first = static_cast<TaskId>(schedule_.tasks_.size());
+    walk(0, static_cast<std::uint32_t>(program_.nodes().size()));
+    const auto end = static_cast<TaskId>(schedule_.tasks_.size());
+    schedule_.tasks_of_stage_.push_back({first, end - first});
+  }
 
  private:
   static constexpr StreamSlot kNoSlot = 0xff;
@@ -72,9 +82,14 @@ class Schedule::Unroller {
       slot = static_cast<StreamSlot>(schedule_.stream_of_slot_.size());
       schedule_.stream_of_slot_.push_back(stream);
       schedule_.group_of_slot_.push_back(0);
-      schedule_.tasks_of_slot_.emplace_back();
+      own_tasks().emplace_back();
     }
     return slot;
+  }
+
+  /// The stage's tasks by slot.
+  [[nodiscard]] std::vector<std::vector<TaskId>>& own_tasks() {
+    return schedule_.tasks_of_slot_[stage_];
   }
 
   void walk(std::uint32_t first, std::uint32_t last) {
@@ -103,7 +118,8 @@ class Schedule::Unroller {
     const Op& op = program_.op(id);
     const auto task_id = static_cast<TaskId>(schedule_.tasks_.size());
     Task task;
-    task.op = id;
+    task.op = schedule_.first_op_[stage_] + id;
+    task.stage = static_cast<std::uint16_t>(stage_);
     task.slot = slot_of(op.stream);
     task.also_compute = op.blocking && task.slot != kComputeSlot;
     task.indices = bound_;
@@ -121,7 +137,7 @@ class Schedule::Unroller {
     task.waits = static_cast<std::uint16_t>(schedule_.waits_.size() - task.first_wait);
     for (std::size_t i = task.first_wait; i < schedule_.waits_.size(); ++i) {
       const Wait& wait = schedule_.waits_[i];
-      schedule_.tasks_[schedule_.tasks_of_slot_[wait.slot][wait.ordinal]].wakes |= 1U << task.slot;
+      schedule_.tasks_[own_tasks()[wait.slot][wait.ordinal]].wakes |= 1U << task.slot;
     }
     if (op.function == program::Function::collective && task.slot != kComputeSlot) {
       schedule_.group_of_slot_[task.slot] = op.group;
@@ -138,11 +154,11 @@ class Schedule::Unroller {
       }
     }
     schedule_.tasks_.push_back(task);
-    std::vector<TaskId>& own = schedule_.tasks_of_slot_[task.slot];
-    ordinals_.push_back(static_cast<std::uint32_t>(own.size()));
+    std::vector<TaskId>& own = own_tasks()[task.slot];
+    schedule_.ordinals_.push_back(static_cast<std::uint32_t>(own.size()));
     own.push_back(task_id);
     if (task.also_compute) {
-      schedule_.tasks_of_slot_[kComputeSlot].push_back(task_id);
+      own_tasks()[kComputeSlot].push_back(task_id);
     }
   }
 
@@ -156,7 +172,7 @@ class Schedule::Unroller {
     if (earlier.slot == task.slot || both_compute) {
       return;
     }
-    const Wait wait{earlier.slot, ordinals_[earlier_id]};
+    const Wait wait{earlier.slot, schedule_.ordinals_[earlier_id]};
     for (std::size_t i = task.first_wait; i < schedule_.waits_.size(); ++i) {
       if (schedule_.waits_[i].slot == wait.slot) {
         schedule_.waits_[i].ordinal = std::max(schedule_.waits_[i].ordinal, wait.ordinal);
@@ -198,17 +214,53 @@ class Schedule::Unroller {
   }
 
   Schedule& schedule_;
+  std::size_t stage_;
   const Program& program_;
   std::array<StreamSlot, 256> slot_of_stream_{};
   std::array<std::int32_t, program::kIndexCount> bound_{};
   std::vector<std::size_t> first_instance_;
   std::vector<LastTouch> touched_;
   std::vector<Reader> readers_;
-  std::vector<std::uint32_t> ordinals_;  // of each task on its own stream
 };
 
-Schedule::Schedule(const Program& program) : program_(program) {
-  Unroller(*this).run();
+Schedule::Schedule(std::span<const Program> stages) : programs_(stages) {
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    Unroller(*this, stage).run();
+    first_op_.push_back(first_op_.back() + static_cast<std::uint32_t>(stages[stage].ops().size()));
+  }
+  for (std::vector<std::vector<TaskId>>& by_slot : tasks_of_slot_) {
+    by_slot.resize(stream_of_slot_.size());
+  }
+}
+
+StreamSlot Schedule::slot_of(program::Stream stream) const {
+  const auto found = std::find(stream_of_slot_.begin(), stream_of_slot_.end(), stream);
+  return static_cast<StreamSlot>(found - stream_of_slot_.begin());
+}
+
+TaskId Schedule::counterpart(TaskId id, std::size_t stage) const {
+  const Task& own = tasks_[id];
+  if (own.stage == stage) {
+    return id;
+  }
+  StreamSlot slot = own.slot;
+  switch (stream(own.slot)) {
+    case program::kSendForwardStream:
+      slot = slot_of(program::kReceiveForwardStream);
+      break;
+    case program::kSendBackwardStream:
+      slot = slot_of(program::kReceiveBackwardStream);
+      break;
+    case program::kReceiveForwardStream:
+      slot = slot_of(program::kSendForwardStream);
+      break;
+    case program::kReceiveBackwardStream:
+      slot = slot_of(program::kSendBackwardStream);
+      break;
+    default:
+      break;
+  }
+  return tasks_of(slot, stage)[ordinals_[id]];
 }
 
 }  // namespace trireme::engine

@@ -29,6 +29,7 @@ Simulation::Simulation(const Schedule& schedule,
   unroll(launch.value_or(Seconds(0)));
   const std::size_t classes = classes_.first_rank.size();
   streams_.resize(classes << slot_bits_);
+  one_is_there_.resize(streams_.size());
   hops_.resize(classes * who_meets_->rings().size());
   meetings_.resize(who_meets_->size());
   idle_.resize(classes);
@@ -38,7 +39,10 @@ Simulation::Simulation(const Schedule& schedule,
 }
 
 void Simulation::fold(const Machine& machine) {
-  classes_ = classes_of(schedule_.program(), machine, options_);
+  classes_ = classes_of(schedule_.programs(), machine, options_);
+  for (const std::int64_t rank : classes_.first_rank) {
+    stage_of_.push_back(static_cast<std::size_t>(schedule_.program().mesh().stage_of(rank)));
+  }
   factors_.select(classes_.first_rank);
   who_meets_.emplace(schedule_, classes_);
 }
@@ -46,9 +50,15 @@ void Simulation::fold(const Machine& machine) {
 void Simulation::unroll(Seconds launch) {
   steps_.reserve(schedule_.tasks().size());
   Seconds launched;
+  std::size_t stage = 0;
   std::vector<std::uint32_t> hops(who_meets_->rings().size());
   for (const Task& task : schedule_.tasks()) {
-    const Op& op = schedule_.program().op(task.op);
+    const Op& op = schedule_.op_of(task);
+    if (task.stage != stage) {  // another rank's
+      stage = task.stage;
+      launched = Seconds(0);
+      std::fill(hops.begin(), hops.end(), 0U);
+    }
     Step step;
     step.seconds = times_.slowest[task.op];
     step.uneven = !times_.by_position[task.op].empty();
@@ -61,6 +71,18 @@ void Simulation::unroll(Seconds launch) {
     step.component = op.component;
     if (op.function == Function::collective) {
       step.kind = Step::Kind::collective;
+    }
+    const int stage_axis = schedule_.program().mesh().stage_axis();
+    step.joins_stages = stage_axis != program::Mesh::kNoAxis && program::communicates(op) &&
+                        (op.group & program::axis_bit(stage_axis)) != 0;
+    if (program::crosses_stages(op)) {
+      step.kind = Step::Kind::message;
+      step.peer_stage = op.peer_stage;
+      step.at_sender = op.function == Function::stage_send ||
+                       (op.function == Function::stage_sum && task.stage < op.peer_stage);
+      const TaskId other = schedule_.counterpart(static_cast<TaskId>(steps_.size()),
+                                                 static_cast<std::size_t>(op.peer_stage));
+      step.peer_slot = schedule_.task(other).slot;
     }
     if (meets_neighbours(op)) {
       step.kind = Step::Kind::hop;
@@ -97,11 +119,10 @@ void Simulation::prepare_rates(const Machine& machine) {
   }
   const std::optional<std::int64_t> multiprocessors = machine.costs.streaming_multiprocessors;
   effects.multiprocessors = multiprocessors.value_or(1);
-  const Program& program = schedule_.program();
   std::vector<Demand> demands;
   demands.reserve(steps_.size());
   for (const Task& task : schedule_.tasks()) {
-    const program::Family family = program::info(program.op(task.op).function).family;
+    const program::Family family = program::info(schedule_.op_of(task).function).family;
     const bool computes = family == program::Family::gemm || family == program::Family::attention;
     demands.push_back({task.op,
                        family == program::Family::collective,
@@ -160,6 +181,10 @@ void Simulation::handle(const Event& event) {
   ++result_.events;
   if (event.entity < streams) {
     const std::uint32_t who = event.entity >> slot_bits_;
+    if (steps_[event.task].kind == Step::Kind::message) {
+      end_message(who, event.task);
+      return;
+    }
     start_what_can(who, finish(who, event.task, streams_[event.entity].started), event.task);
     return;
   }
@@ -172,8 +197,9 @@ void Simulation::handle(const Event& event) {
   }
   Meeting& meeting = meetings_[place];
   std::uint32_t slots = 0;
+  const StreamSlot slot = steps_[event.task].slot;
   for (const std::uint32_t member : who_meets_->members(place)) {
-    slots = finish(member, event.task, meeting.start);
+    slots |= finish(member, head(member, slot), meeting.start);
   }
   for (const std::uint32_t member : who_meets_->members(place)) {
     start_what_can(member, slots, event.task);
@@ -191,7 +217,7 @@ void Simulation::start_what_can(std::uint32_t who, std::uint32_t slots, TaskId c
 
 /// Returns the streams to look at again: of a task that has ended at once.
 std::uint32_t Simulation::try_start(std::uint32_t who, StreamSlot slot, TaskId cause) {
-  const auto tasks = schedule_.tasks_of(slot);
+  const auto tasks = tasks_of(who, slot);
   Stream& own = streams_[stream(who, slot)];
   if (own.busy || own.next >= tasks.size()) {
     return 0;
@@ -203,7 +229,7 @@ std::uint32_t Simulation::try_start(std::uint32_t who, StreamSlot slot, TaskId c
   }
   if (step.also_compute) {
     const Stream& compute = streams_[stream(who, kComputeSlot)];
-    const auto on_compute = schedule_.tasks_of(kComputeSlot);
+    const auto on_compute = tasks_of(who, kComputeSlot);
     if (compute.busy || on_compute[compute.next] != task) {
       return 0;
     }
@@ -249,6 +275,9 @@ std::uint32_t Simulation::start(std::uint32_t who, TaskId task, const Step& step
     case Step::Kind::hop:
       hop(who, task, step);
       return 0;
+    case Step::Kind::message:
+      come_to_message(who, task, step);
+      return 0;
     case Step::Kind::kernel:
       break;
   }
@@ -286,6 +315,34 @@ void Simulation::hop(std::uint32_t who, TaskId task, const Step& step) {
   }
 }
 
+/// A rank comes to its end of a message between stages, which travels once the other end has come
+/// too.
+void Simulation::come_to_message(std::uint32_t who, TaskId task, const Step& step) {
+  const std::uint32_t other = stream(who_meets_->peer(who, step.peer_stage), step.peer_slot);
+  const std::uint32_t own = stream(who, step.slot);
+  const std::uint32_t sender = step.at_sender ? own : other;
+  one_is_there_[sender] = !one_is_there_[sender];
+  if (one_is_there_[sender]) {
+    return;
+  }
+  streams_[own].started = now_;
+  streams_[other].started = now_;
+  begin_work(
+      sender, step.at_sender ? task : head(other >> slot_bits_, step.peer_slot), step.seconds);
+}
+
+/// `who` is the sender.
+void Simulation::end_message(std::uint32_t who, TaskId task) {
+  const Step& step = steps_[task];
+  const std::uint32_t peer = who_meets_->peer(who, step.peer_stage);
+  const Seconds started = streams_[stream(who, step.slot)].started;
+  const TaskId at_peer = head(peer, step.peer_slot);
+  const std::uint32_t own_slots = finish(who, task, started);
+  const std::uint32_t peer_slots = finish(peer, at_peer, started);
+  start_what_can(who, own_slots, task);
+  start_what_can(peer, peer_slots, at_peer);
+}
+
 /// Returns the streams on which a task may start now.
 std::uint32_t Simulation::finish(std::uint32_t who, TaskId task, Seconds started) {
   const Step& step = steps_[task];
@@ -302,7 +359,12 @@ std::uint32_t Simulation::finish(std::uint32_t who, TaskId task, Seconds started
     compute.busy = false;
     ++compute.next;
     compute.free = now_;
-    book_idle(who, task, now_ - own.arrived);
+    if (step.joins_stages) {
+      idle_[who].bubble += started - own.arrived;
+      book_idle(who, task, now_ - started);
+    } else {
+      book_idle(who, task, now_ - own.arrived);
+    }
   }
   end_[who] = now_;
   last_[who] = task;
@@ -317,7 +379,7 @@ void Simulation::book_idle(std::uint32_t who, TaskId cause, Seconds idle) {
     return;
   }
   const Op& op = op_of(cause);
-  if (op.function == Function::collective) {
+  if (program::communicates(op)) {
     account.collective[ledger::index(op.collective)] += idle;
   } else {
     account.host_copy += idle;
@@ -327,7 +389,7 @@ void Simulation::book_idle(std::uint32_t who, TaskId cause, Seconds idle) {
 EventResult Simulation::conclude() {
   for (std::uint32_t who = 0; who < classes_.first_rank.size(); ++who) {
     for (StreamSlot slot = 0; slot < slots_; ++slot) {
-      ensure(streams_[stream(who, slot)].next == schedule_.tasks_of(slot).size(),
+      ensure(streams_[stream(who, slot)].next == tasks_of(who, slot).size(),
              "event: a task never started");
     }
   }
@@ -344,7 +406,8 @@ EventResult Simulation::conclude() {
   if (tail > Seconds(0)) {
     book_idle(who, last_[who], tail);
   }
-  for (TaskId task = 0; task < steps_.size(); ++task) {
+  const Schedule::Tasks own = schedule_.tasks_of_stage(stage_of_[who]);
+  for (TaskId task = own.first; task < own.first + own.count; ++task) {
     const Step& step = steps_[task];
     const double factor =
         step.kind == Step::Kind::kernel ? factors_.of(who, step.component, task) : 1.0;
@@ -353,6 +416,7 @@ EventResult Simulation::conclude() {
   time.compute_busy = streams_[stream(who, kComputeSlot)].busy_seconds;
   time.exposed_host_copy = idle_[who].host_copy;
   time.exposed_launch = idle_[who].launch;
+  time.pipeline_bubble = idle_[who].bubble;
   time.exposed_by_collective = idle_[who].collective;
   for (const Seconds exposed : time.exposed_by_collective) {
     time.exposed_communication += exposed;

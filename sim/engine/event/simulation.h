@@ -30,7 +30,7 @@ class Simulation {
  private:
   /// What a task is to the clock.
   struct Step {
-    enum class Kind : std::uint8_t { kernel, collective, hop };
+    enum class Kind : std::uint8_t { kernel, collective, hop, message };
 
     Seconds seconds;   // of the slowest rank
     Seconds launched;  // when the host has issued it
@@ -39,11 +39,15 @@ class Simulation {
     std::uint16_t waits = 0;
     StreamSlot slot = kComputeSlot;
     bool also_compute = false;
-    bool uneven = false;  // ranks have seconds of their own
+    bool uneven = false;        // ranks have seconds of their own
+    bool joins_stages = false;  // a message, or a collective over several stages
     Kind kind = Kind::kernel;
     Component component = Component::attention;
-    std::uint32_t ring = 0;         // of a hop
-    std::uint32_t hops_before = 0;  // around its ring
+    std::int16_t peer_stage = 0;          // of a message between stages
+    bool at_sender = false;               // of a message: else at its receiver
+    StreamSlot peer_slot = kComputeSlot;  // of a message: its stream there
+    std::uint32_t ring = 0;               // of a hop
+    std::uint32_t hops_before = 0;        // around its ring
   };
 
   /// One stream of one class of ranks.
@@ -72,6 +76,7 @@ class Simulation {
     ledger::PerCollective<Seconds> collective{};
     Seconds host_copy;
     Seconds launch;
+    Seconds bubble;
   };
 
   struct Event {
@@ -94,7 +99,16 @@ class Simulation {
   }
 
   [[nodiscard]] const program::Op& op_of(TaskId task) const {
-    return schedule_.program().op(schedule_.task(task).op);
+    return schedule_.op_of(schedule_.task(task));
+  }
+
+  [[nodiscard]] std::span<const TaskId> tasks_of(std::uint32_t who, StreamSlot slot) const {
+    return schedule_.tasks_of(slot, stage_of_[who]);
+  }
+
+  /// The task at the head of a stream.
+  [[nodiscard]] TaskId head(std::uint32_t who, StreamSlot slot) const {
+    return tasks_of(who, slot)[streams_[stream(who, slot)].next];
   }
 
   /// Seconds of a task on a class, its factors not included.
@@ -113,6 +127,8 @@ class Simulation {
   std::uint32_t start(std::uint32_t who, TaskId task, const Step& step);
   void meet(std::uint32_t who, TaskId task, const Step& step);
   void hop(std::uint32_t who, TaskId task, const Step& step);
+  void come_to_message(std::uint32_t who, TaskId task, const Step& step);
+  void end_message(std::uint32_t who, TaskId task);
   std::uint32_t finish(std::uint32_t who, TaskId task, Seconds started);
   void book_idle(std::uint32_t who, TaskId cause, Seconds idle);
   [[nodiscard]] bool waits_are_over(std::uint32_t who, const Step& step) const;
@@ -127,13 +143,15 @@ class Simulation {
   std::optional<Meetings> who_meets_;
   std::uint32_t slot_bits_ = 0;
   std::uint32_t slots_ = 0;
-  std::vector<Step> steps_;        // by TaskId
-  std::vector<Stream> streams_;    // by class and slot
-  std::vector<Meeting> meetings_;  // by number in who_meets_
-  std::vector<Hop> hops_;          // by class and ring
-  std::vector<Idle> idle_;         // by class
-  std::vector<TaskId> last_;       // by class: the task that ended last
-  std::vector<Seconds> end_;       // by class
+  std::vector<Step> steps_;            // by TaskId
+  std::vector<Stream> streams_;        // by class and slot
+  std::vector<Meeting> meetings_;      // by number in who_meets_
+  std::vector<Hop> hops_;              // by class and ring
+  std::vector<bool> one_is_there_;     // by stream of the sender: an end of its next message
+  std::vector<std::size_t> stage_of_;  // by class
+  std::vector<Idle> idle_;             // by class
+  std::vector<TaskId> last_;           // by class: the task that ended last
+  std::vector<Seconds> end_;           // by class
   std::optional<Rates> rates_;
   EventQueue<Event> queue_;
   Seconds now_;

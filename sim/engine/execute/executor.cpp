@@ -218,6 +218,8 @@ class Executor::Impl {
     }
     if (op.function == Function::collective) {
       run_collective(op, operands, locals);
+    } else if (program::crosses_stages(op)) {
+      run_message(op, operands.back(), locals.back());
     } else if (op.function == Function::load_batch) {
       for (std::size_t i = 0; i < locals.size(); ++i) {
         source_(indices(operands[i]), locals[i]);
@@ -268,6 +270,25 @@ class Executor::Impl {
       }
     }
     return group;
+  }
+
+  /// One end of a message to or from the rank at the same place in another stage.
+  void run_message(const Op& op, const Operand& operand, LocalTensor& local) {
+    const Tensor& tensor = program_.tensor(operand.ref.tensor);
+    const std::int64_t own = transport_.rank();
+    const std::int64_t peer = program_.mesh().in_stage(own, op.peer_stage);
+    Carrier carrier{
+        transport_, result_.wire, byte_account(op, tensor), tensor.type, gpus_per_node_};
+    MessageGroup both;
+    both.ranks = {std::min(own, peer), std::max(own, peer)};
+    both.position = own < peer ? 0 : 1;
+    if (op.function == Function::stage_send) {
+      send_message(carrier, peer, local.values);
+    } else if (op.function == Function::stage_receive) {
+      receive_message(carrier, peer, local.values);
+    } else {
+      all_reduce(carrier, both, local.values, Combine::sum);
+    }
   }
 
   void run_collective(const Op& op,

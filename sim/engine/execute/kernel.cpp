@@ -60,6 +60,9 @@ constexpr std::array kKernels = {
     KernelRow{Function::adam, adam},
     KernelRow{Function::load_batch, nullptr},
     KernelRow{Function::collective, nullptr},
+    KernelRow{Function::stage_send, nullptr},
+    KernelRow{Function::stage_receive, nullptr},
+    KernelRow{Function::stage_sum, nullptr},
     KernelRow{Function::keep, nullptr},
 };
 

@@ -24,10 +24,11 @@ bool is_padding(const LocalTensor& local, std::int64_t element) {
 }
 
 /// Whether this rank's copy of a gradient enters a norm that is summed over ranks: of the copies
-/// along an axis of that sum, the first one does.
+/// along an axis of that sum, the first one does. Stages of a pipeline have no copies.
 bool counts(const KernelContext& context, const LocalTensor& gradient, const LocalTensor& norm) {
   for (int axis = 0; axis < context.mesh.axes(); ++axis) {
-    if (norm.tensor->layout[axis].partial() && gradient.tensor->layout[axis].replicated() &&
+    if (axis != context.mesh.stage_axis() && norm.tensor->layout[axis].partial() &&
+        gradient.tensor->layout[axis].replicated() &&
         context.mesh.coordinate(context.rank, axis) != 0) {
       return false;
     }

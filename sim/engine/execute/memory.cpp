@@ -85,7 +85,7 @@ void RankMemory::free_all(const program::RepeatDeath& death,
     bool dies = piece->first.first == death.tensor;
     for (std::size_t i = 0; i < program::kIndexCount; ++i) {
       const bool decides = (owner.varies & bound_indices & (1U << i)) != 0;
-      dies = dies && (!decides || piece->first.second[i] == bound[i]);
+      dies = dies && (!decides || piece->first.second[i] == bound[i] + death.offset[i]);
     }
     if (dies) {
       piece = pieces_.erase(piece);

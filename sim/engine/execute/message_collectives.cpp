@@ -159,6 +159,14 @@ void all_to_all(Carrier& carrier,
   }
 }
 
+void send_message(Carrier& carrier, std::int64_t peer, std::span<const double> message) {
+  send(carrier, peer, message);
+}
+
+void receive_message(Carrier& carrier, std::int64_t peer, std::span<double> message) {
+  receive(carrier, peer, message);
+}
+
 void hop(Carrier& carrier,
          const MessageGroup& group,
          std::int64_t shift,

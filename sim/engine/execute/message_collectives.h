@@ -69,6 +69,10 @@ void all_to_all(Carrier& carrier,
                 std::span<const double> from,
                 std::span<double> to);
 
+/// One message to, or from, `peer`.
+void send_message(Carrier& carrier, std::int64_t peer, std::span<const double> message);
+void receive_message(Carrier& carrier, std::int64_t peer, std::span<double> message);
+
 /// One hop of a ring: `from` goes to position + shift, `to` comes from position - shift.
 void hop(Carrier& carrier,
          const MessageGroup& group,

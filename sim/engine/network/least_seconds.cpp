@@ -22,25 +22,27 @@ double crossing(CollectiveKind kind, double payload, double inside, double ranks
   return 0;
 }
 
-/// Ranks of the group of rank 0 that are below `limit`, over axes 0 to `axis`.
+/// Ranks of the group of rank 0 that are below `limit`, over the axes up to the one at `place`.
 std::int64_t members_below(const program::Mesh& mesh,
                            program::AxisMask group,
-                           int axis,
+                           int place,
                            std::int64_t limit) {
-  if (axis < 0 || limit <= 0) {
+  if (place < 0 || limit <= 0) {
     return limit > 0 ? 1 : 0;
   }
   std::int64_t inner = 1;  // members of one step along the axis
   std::int64_t stride = 1;
-  for (int i = 0; i < axis; ++i) {
-    inner *= (group & program::axis_bit(i)) != 0 ? mesh.size(i) : 1;
-    stride *= mesh.size(i);
+  for (int i = 0; i < place; ++i) {
+    const int inner_axis = mesh.axis_at(i);
+    inner *= (group & program::axis_bit(inner_axis)) != 0 ? mesh.size(inner_axis) : 1;
+    stride *= mesh.size(inner_axis);
   }
+  const int axis = mesh.axis_at(place);
   const bool varies = (group & program::axis_bit(axis)) != 0;
   const std::int64_t steps = varies ? mesh.size(axis) : 1;
   const std::int64_t whole = std::min(steps, limit / stride);
   const std::int64_t rest =
-      whole < steps ? members_below(mesh, group, axis - 1, limit - whole * stride) : 0;
+      whole < steps ? members_below(mesh, group, place - 1, limit - whole * stride) : 0;
   return whole * inner + rest;
 }
 

@@ -58,7 +58,7 @@ Machine machine_of_nodes(std::int64_t gpus_per_node) {
 /// The largest part of a link that operation 0 takes when it takes `alone`.
 double fullest_link(const Program& program, const Machine& machine, double alone) {
   const Schedule schedule(program);
-  const RankClasses classes = classes_of(program, machine, {});
+  const RankClasses classes = classes_of(std::span(&program, 1), machine, {});
   const Meetings meetings(schedule, classes);
   const std::vector<Seconds> seconds(program.ops().size(), Seconds(alone / kBytesPerSecond));
   const LinkLoads loads(schedule, machine, classes, meetings, seconds);

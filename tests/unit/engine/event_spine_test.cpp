@@ -156,9 +156,10 @@ TEST_CASE("spine: ranks split into classes where their groups lie differently ov
   machine.topology->nodes = 6;
   machine.topology->nodes_per_leaf = 3;
   // Ranks 0 and 1, and 4 and 5, are in one pod; 2 and 3 are in two.
-  CHECK(classes_of(program, machine, {}).first_rank == std::vector<std::int64_t>{0, 2});
+  CHECK(classes_of(std::span(&program, 1), machine, {}).first_rank ==
+        std::vector<std::int64_t>{0, 2});
   machine.topology->nodes_per_leaf = 2;
-  CHECK(classes_of(program, machine, {}).first_rank == std::vector<std::int64_t>{0});
+  CHECK(classes_of(std::span(&program, 1), machine, {}).first_rank == std::vector<std::int64_t>{0});
 }
 
 }  // namespace

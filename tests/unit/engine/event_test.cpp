@@ -1,5 +1,6 @@
 #include "sim/engine/event/event.h"
 
+#include <span>
 #include <vector>
 
 #include "sim/engine/event/rank_classes.h"
@@ -113,9 +114,9 @@ TEST_CASE("event: classes split only where ranks differ", "[engine]") {
   emit_collective(builder, CollectiveKind::all_gather, kGroup, shard, whole);
   const Program program = std::move(builder).close();
   std::vector<std::uint32_t> own(12, 0);
-  CHECK(fold_ranks(program, own).first_rank == std::vector<std::int64_t>{0});
+  CHECK(fold_ranks(std::span(&program, 1), own).first_rank == std::vector<std::int64_t>{0});
   own[5] = 1;  // in the second group of four
-  const RankClasses classes = fold_ranks(program, own);
+  const RankClasses classes = fold_ranks(std::span(&program, 1), own);
   // The other groups; the different rank's neighbours; that rank.
   CHECK(classes.first_rank == std::vector<std::int64_t>{0, 4, 5});
   CHECK(classes.class_of_rank == std::vector<std::uint32_t>{0, 0, 0, 0, 1, 2, 1, 1, 0, 0, 0, 0});

@@ -93,7 +93,9 @@ bool says_all(const std::string& message, const std::vector<std::string>& words)
 void check_caught(const Fault& fault) {
   const ledger::PlanVerification result = executed_with(
       fault.plan,
-      [&](const Plan& plan) { return fault.inject(ProgramEditor(plan::lower(plan))); },
+      [&](const Plan& plan, std::int64_t stage) {
+        return fault.inject(ProgramEditor(plan::lower_stage(plan, stage)));
+      },
       study::thread_ranks(std::chrono::seconds(3)));
   CAPTURE(fault.what, fault.says, result.messages);
   CHECK(result.verdict == ledger::VerificationVerdict::differs);
@@ -425,12 +427,13 @@ class FaultyTransport : public engine::Transport {
 ledger::PlanVerification with_faulty_network(const Plan& plan,
                                              const FaultyTransport::Spoil& spoil) {
   const study::RunRanks threads = study::thread_ranks(std::chrono::milliseconds(500));
-  return executed_with(plan, plan::lower, [&](std::int64_t ranks, const study::RankBody& body) {
-    return threads(ranks, [&](std::int64_t rank, engine::Transport& network) {
-      FaultyTransport faulty(network, spoil);
-      body(rank, faulty);
-    });
-  });
+  return executed_with(
+      plan, plan::lower_stage, [&](std::int64_t ranks, const study::RankBody& body) {
+        return threads(ranks, [&](std::int64_t rank, engine::Transport& network) {
+          FaultyTransport faulty(network, spoil);
+          body(rank, faulty);
+        });
+      });
 }
 
 }  // namespace
@@ -442,7 +445,8 @@ TEST_CASE("the programs that faults are put into are right", "[execute][mutation
                            ulysses_zero(3),
                            megatron(),
                            data_parallel()}) {
-    const ledger::PlanVerification result = executed_with(plan, plan::lower, study::thread_ranks());
+    const ledger::PlanVerification result =
+        executed_with(plan, plan::lower_stage, study::thread_ranks());
     CAPTURE(plan.name, result.messages);
     CHECK(result.verdict == ledger::VerificationVerdict::equal);
   }

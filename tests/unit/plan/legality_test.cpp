@@ -260,6 +260,7 @@ config::PlanSpec spec_of(std::int64_t ulysses, std::int64_t tensor_parallel) {
   spec.tensor_parallel = located(tensor_parallel);
   spec.mlp_tensor_parallel = located<std::int64_t>(1);
   spec.zero.stage = located<std::int64_t>(0);
+  spec.pipeline.degree = located<std::int64_t>(1);
   return spec;
 }
 

@@ -5,8 +5,12 @@
 #include <set>
 #include <string>
 
+#include "sim/engine/sizes.h"
+#include "sim/plan/lower.h"
+#include "sim/plan/plan.h"
 #include "sim/study/evaluate.h"
 #include "sim/study/levers.h"
+#include "sim/study/memory_over_step.h"
 #include "tests/catch.h"
 #include "tests/support/study_text.h"
 
@@ -74,6 +78,36 @@ TEST_CASE("what lies outside the allocator follows from a plan's communicators",
   REQUIRE(more.has_value());
   CHECK(outside(*more, OutsideItem::nccl_rings).value() % (24 * 2 * 12 * kMiB) == 0);
   CHECK(outside(*more, OutsideItem::nccl_rings) > outside(*memory, OutsideItem::nccl_rings));
+}
+
+TEST_CASE("a pipeline's memory is that of its fullest stage", "[unit]") {
+  config::StudySpec study = study_with("tensor_parallel: 2, ring: 2, pipeline: 2");
+  study.model.layers.value = 3;
+  study.workload.global_batch = Located<std::int64_t>{4, {}};
+  const config::PlanSpec& plan = study.plans.front();
+  const auto memory = plan_memory(study, plan);
+  REQUIRE(memory.has_value());
+  const ledger::PlanResult result = evaluate(study, plan);
+  REQUIRE(result.numbers.has_value());
+  CHECK(memory->memory.allocated == result.numbers->memory.allocated);
+  CHECK(memory->device.total_high() == result.numbers->device.total_high());
+  CHECK(memory->verdict == result.verdict);
+  const ledger::MemoryOverStep over_step = memory_over_step(study, plan);
+  CHECK(over_step.peak.allocated == memory->memory.allocated);
+  CHECK(over_step.peak.instant == result.numbers->memory.instant);
+  Bytes fullest;
+  for (const program::Program& stage : plan::lower_stages(plan::resolve(study, plan).plan)) {
+    fullest = std::max(fullest, engine::read_peak(stage).allocated);
+  }
+  CHECK(memory->memory.allocated == fullest);
+}
+
+TEST_CASE("messages between stages have buffers too", "[unit]") {
+  config::StudySpec study = study_with("tensor_parallel: 4, pipeline: 2");
+  study.model.layers.value = 2;
+  const auto memory = plan_memory(study, study.plans.front());
+  REQUIRE(memory.has_value());
+  CHECK(outside(*memory, OutsideItem::nccl_peers) > Bytes(0));
 }
 
 TEST_CASE("the reserve is that of the framework and of the allocator", "[unit]") {

@@ -23,7 +23,7 @@ config::StudySpec study_with(std::string_view batch, const std::string& more = "
 std::string refused(const config::StudySpec& study, EventUse use) {
   const plan::Resolution resolution = plan::resolve(study, study.plans.front());
   REQUIRE(resolution.feasibility.legal());
-  return too_large(plan::lower(resolution.plan), machine_of(study.cluster), study, use);
+  return too_large(plan::lower_stages(resolution.plan), machine_of(study.cluster), study, use);
 }
 
 TEST_CASE("event limits: more operations than are unrolled are refused where they are asked for",

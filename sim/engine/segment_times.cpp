@@ -1,0 +1,188 @@
+#include "sim/engine/segment_times.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "sim/engine/time_booking.h"
+
+namespace trireme::engine {
+
+using program::Access;
+using program::Family;
+using program::Op;
+using program::OpId;
+using program::Program;
+using program::Segment;
+
+namespace {
+
+/// The streams' clocks inside one segment.
+class SegmentClock {
+ public:
+  SegmentClock(const Program& program, Seconds launch) : program_(program), launch_(launch) {}
+
+  void start(std::span<const Op> ops) {
+    stream_.fill(Seconds(0));
+    compute_busy_ = Seconds(0);
+    launched_ = Seconds(0);
+    launch_idle_ = Seconds(0);
+    length_ = Seconds(0);
+    ++segment_;
+    overlaps_ = std::any_of(ops.begin(), ops.end(), [](const Op& op) { return !op.blocking; });
+    if (overlaps_) {
+      if (first_block_.empty()) {
+        number_blocks();
+      }
+    }
+  }
+
+  void run(const Op& op, Seconds duration) {
+    Seconds begin = stream_[op.stream];
+    if (op.blocking) {
+      begin = std::max(begin, stream_[program::kComputeStream]);
+    }
+    if (overlaps_) {  // else every operation waits for all before it
+      begin = std::max(begin, operands_ready(op));
+    }
+    if (begin < launched_) {
+      if (op.blocking || op.stream == program::kComputeStream) {
+        launch_idle_ += launched_ - std::max(begin, stream_[program::kComputeStream]);
+      }
+      begin = launched_;
+    }
+    if (duration > Seconds(0)) {
+      launched_ += launch_;
+    }
+    const Seconds end = begin + duration;
+    stream_[op.stream] = end;
+    length_ = std::max(length_, end);
+    if (op.blocking) {
+      stream_[program::kComputeStream] = end;
+    }
+    if (op.stream == program::kComputeStream) {
+      compute_busy_ += duration;
+    }
+    if (overlaps_) {
+      use_operands_until(op, end);
+    }
+  }
+
+  /// Until all streams have done their work, and the host has issued all of it.
+  [[nodiscard]] Seconds length() const { return std::max(length_, launched_); }
+
+  [[nodiscard]] Seconds compute_busy() const { return compute_busy_; }
+
+  /// Time in which the compute stream stands still until the host has issued its work.
+  [[nodiscard]] Seconds exposed_launch() const { return launch_idle_ + (length() - length_); }
+
+  /// Time in which the compute stream stands still for another reason.
+  [[nodiscard]] Seconds exposed_communication() const {
+    return length() - compute_busy_ - exposed_launch();
+  }
+
+ private:
+  /// When a tensor's memory was last written and last read, in one segment.
+  struct Accesses {
+    std::uint32_t segment = 0;
+    Seconds written;
+    Seconds read;
+  };
+
+  /// When what it reads is written, and what it writes is not read any more.
+  Seconds operands_ready(const Op& op) {
+    Seconds ready;
+    for (const program::Operand& operand : program_.operands(op)) {
+      for_each_block(operand, [&](const Accesses& before) {
+        ready = std::max(ready, before.written);
+        if (operand.access != Access::read) {
+          ready = std::max(ready, before.read);
+        }
+      });
+    }
+    return ready;
+  }
+
+  void use_operands_until(const Op& op, Seconds end) {
+    for (const program::Operand& operand : program_.operands(op)) {
+      for_each_block(operand, [&](Accesses& now) {
+        Seconds& until = operand.access == Access::read ? now.read : now.written;
+        until = std::max(until, end);
+      });
+    }
+  }
+
+  /// Gives every block of every piece of memory a number.
+  void number_blocks() {
+    std::size_t blocks = 0;
+    first_block_.reserve(program_.tensors().size());
+    for (const program::Tensor& tensor : program_.tensors()) {
+      first_block_.push_back(blocks);
+      blocks += static_cast<std::size_t>(tensor.blocks);
+    }
+    accesses_.resize(blocks);
+  }
+
+  /// Calls `visit` with the accesses to each block of memory that the operand is.
+  template <class Visit>
+  void for_each_block(const program::Operand& operand, Visit visit) {
+    const program::TensorId id = operand.ref.tensor;
+    const Program::Blocks blocks = program_.blocks(id);
+    const std::size_t first =
+        first_block_[program_.tensor(id).root] + static_cast<std::size_t>(blocks.first);
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(blocks.count); ++i) {
+      Accesses& known = accesses_[i];
+      if (known.segment != segment_) {
+        known = {segment_, Seconds(0), Seconds(0)};
+      }
+      visit(known);
+    }
+  }
+
+  const Program& program_;
+  Seconds launch_;  // host time of one launch
+  std::uint32_t segment_ = 0;
+  bool overlaps_ = false;  // in this segment, operations may run beside each other
+  std::array<Seconds, program::kStreams + 1> stream_{};
+  Seconds compute_busy_;
+  Seconds launched_;  // when the host has issued what came before
+  Seconds launch_idle_;
+  Seconds length_;
+  std::vector<std::size_t> first_block_;  // by tensor that owns memory
+  std::vector<Accesses> accesses_;
+};
+
+}  // namespace
+
+std::optional<SegmentTimes> segment_times(const Program& program, const Machine& machine) {
+  SegmentTimes times;
+  times.segment.resize(program.segments().size());
+  SegmentClock clock(program, machine.costs.kernel_launch.value_or(Seconds(0)));
+  bool known = true;
+  program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
+    const Segment& segment = program.segments()[node.segment];
+    clock.start(program.ops().subspan(segment.first_op, segment.ops));
+    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+      const Op& op = program.op(id);
+      if (program::info(op.function).family == Family::bookkeeping) {
+        continue;
+      }
+      const std::optional<Seconds> duration = op_time(program, op, machine);
+      known = known && duration.has_value();
+      if (!program::crosses_stages(op)) {
+        clock.run(op, duration.value_or(Seconds(0)));
+      }
+      book_time(times.busy, op, static_cast<double>(count) * duration.value_or(Seconds(0)));
+    }
+    times.segment[node.segment] = {clock.length(),
+                                   clock.compute_busy(),
+                                   clock.exposed_launch(),
+                                   clock.exposed_communication()};
+  });
+  return known ? std::optional(std::move(times)) : std::nullopt;
+}
+
+}  // namespace trireme::engine
