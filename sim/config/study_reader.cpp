@@ -15,6 +15,7 @@
 #include "sim/config/bounds.h"
 #include "sim/config/cluster.h"
 #include "sim/config/loss.h"
+#include "sim/config/expert_parallel.h"
 #include "sim/config/map_reader.h"
 #include "sim/config/model.h"
 #include "sim/config/plan_presets.h"
@@ -234,6 +235,7 @@ PlanSpec read_plan(const Node& written,
                                                              "ring",
                                                              "tensor_parallel",
                                                              "mlp",
+                                                             "expert_parallel",
                                                              "data_parallel",
                                                              "zero",
                                                              "framework"});
@@ -258,6 +260,7 @@ PlanSpec read_plan(const Node& written,
   if (const Node* const mlp = map.find("mlp")) {
     read_mlp(MapReader(*mlp, map.path_of("mlp"), {"tensor_parallel", "tiles"}), plan);
   }
+  plan.experts = read_expert_parallel(map);
   plan.data_parallel = map.maybe_located("data_parallel", count_within("degree"));
   plan.zero = read_zero(map);
   plan.framework = map.optional("framework", word_of(kFrameworkWords), "generic");

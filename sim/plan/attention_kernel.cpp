@@ -123,7 +123,7 @@ void emit_rotary_backward(Step& step, Ref dq, Ref dk) {
 
 void emit_attention(Step& step, AttentionTensors& saved) {
   const program::Tensor q = step.b.tensor(saved.q.tensor);
-  saved.o = step.value("attention output", q.shape, q.layout);
+  saved.o = step.value("attention output", q.shape.with(4, step.b.tensor(saved.v.tensor).shape[3]), q.layout);
   saved.log_sum_exp = step.value(
       "log-sum-exp", {q.shape[0], q.shape[1], q.shape[2], q.shape[3]}, q.layout, ElementType::fp32);
   program::Op& op = step.b.emit(

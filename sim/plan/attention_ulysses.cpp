@@ -2,6 +2,7 @@
 // heads inside it; all-to-all exchanges change from one split to the other.
 #include "sim/plan/attention.h"
 #include "sim/plan/attention_kernel.h"
+#include "sim/plan/exchange.h"
 #include "sim/plan/recompute.h"
 
 namespace trireme::plan {
@@ -39,40 +40,6 @@ AttentionParameters declare(Step& step, Parameters& parameters) {
     block.output.bias = add("attention output bias", {step.hidden()});
   }
   return block;
-}
-
-void emit_exchange(Step& step, std::string_view label, Ref from, Ref to) {
-  step.b.emit_collective(CollectiveKind::all_to_all, label, kGroup, from, to);
-}
-
-/// From every head of this rank's tokens to this rank's heads of every token. Heads for one peer
-/// are not contiguous, so they are packed first; received tokens are in order.
-Ref to_heads(Step& step, Ref tokens, std::string_view name) {
-  program::Builder& b = step.b;
-  if (b.mesh().group_size(kGroup) == 1) {
-    return tokens;
-  }
-  const program::Tensor from = b.tensor(tokens.tensor);
-  const Ref packed = step.buffer("send buffer of the exchange to heads", from.shape, from.layout);
-  b.emit(Function::copy, "pack heads by peer", {read(tokens), write(packed)});
-  const Ref heads = step.value(name, from.shape, Step::feature_shards());
-  emit_exchange(step, name, packed, heads);
-  return heads;
-}
-
-/// The way back: tokens for one peer are contiguous; received heads are unpacked.
-Ref to_tokens(Step& step, Ref heads, std::string_view name) {
-  program::Builder& b = step.b;
-  if (b.mesh().group_size(kGroup) == 1) {
-    return heads;
-  }
-  const program::Tensor from = b.tensor(heads.tensor);
-  const Ref received =
-      step.buffer("receive buffer of the exchange to tokens", from.shape, Step::sequence_shards());
-  emit_exchange(step, name, heads, received);
-  const Ref tokens = step.value(name, from.shape, Step::sequence_shards());
-  b.emit(Function::copy, "unpack heads by peer", {read(received), write(tokens)});
-  return tokens;
 }
 
 QueryKeyValue qkv_to_heads(Step& step, Ref packed) {
@@ -128,16 +95,9 @@ Ref qkv_gradient(Step& step, const AttentionTensors& saved, Ref d_o) {
   const Ref packed =
       step.value("qkv gradient, exchanged", packed_qkv_shape(step), Step::sequence_shards());
   const QueryKeyValue tokens = unpack(step, packed);
-  const auto exchange_into = [&](Ref from, Ref to, std::string_view label) {
-    const Ref received = step.buffer("receive buffer of the exchange to tokens",
-                                     step.b.tensor(from.tensor).shape,
-                                     Step::sequence_shards());
-    emit_exchange(step, label, from, received);
-    step.b.emit(Function::copy, "unpack heads by peer", {read(received), write(to)});
-  };
-  exchange_into(heads.q, tokens.q, "q gradient, exchanged");
-  exchange_into(heads.k, tokens.k, "k gradient, exchanged");
-  exchange_into(heads.v, tokens.v, "v gradient, exchanged");
+  to_tokens_into(step, heads.q, tokens.q, "q gradient, exchanged");
+  to_tokens_into(step, heads.k, tokens.k, "k gradient, exchanged");
+  to_tokens_into(step, heads.v, tokens.v, "v gradient, exchanged");
   return packed;
 }
 

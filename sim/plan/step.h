@@ -16,11 +16,14 @@ using program::Shape;
 using program::TensorId;
 
 /// The plan's mesh: the group that splits sequence, heads and features is innermost, so that it
-/// sits on neighbouring ranks; data parallelism is outside.
+/// sits on neighbouring ranks; data parallelism is outside. Where experts are spread over a part of
+/// the data-parallel ranks, these are two axes, of which that part is the inner one.
 inline constexpr int kGroupAxis = 0;
 inline constexpr int kDataAxis = 1;
+inline constexpr int kOuterDataAxis = 2;
 inline constexpr AxisMask kGroup = program::axis_bit(kGroupAxis);
-inline constexpr AxisMask kData = program::axis_bit(kDataAxis);
+inline constexpr AxisMask kExpertData = program::axis_bit(kDataAxis);
+inline constexpr AxisMask kData = kExpertData | program::axis_bit(kOuterDataAxis);
 
 [[nodiscard]] program::Mesh mesh_of(const Plan& plan);
 
