@@ -78,6 +78,15 @@ void check_experts(const Plan& plan, Feasibility& feasibility) {
                          plan.group_degree));
     }
   }
+  const config::RecomputeModules& modules = plan.recompute_modules;
+  if (modules.layernorm || modules.mlp || modules.mlp_activation) {
+    refuse(feasibility,
+           "not-modelled",
+           "recomputation of a part of the MLP or its norm beside experts is not modelled yet");
+  }
+  if (plan.mlp_tiles > 1) {
+    refuse(feasibility, "not-modelled", "tiles of the MLP beside experts are not modelled yet");
+  }
   if (experts.bias) {
     refuse(feasibility, "not-modelled", "biases of router and experts are not modelled yet");
   }
@@ -93,6 +102,11 @@ void check_latent(const Plan& plan, Feasibility& feasibility) {
            "not-modelled",
            "latent attention with other splits than ulysses and tensor_parallel is not modelled "
            "yet");
+  }
+  if (plan.recompute_modules.core_attention || plan.recompute_modules.layernorm) {
+    refuse(feasibility,
+           "not-modelled",
+           "recomputation of a part of latent attention is not modelled yet");
   }
   if (plan.model.qkv_bias) {
     refuse(feasibility, "not-modelled", "biases of latent attention are not modelled yet");

@@ -143,9 +143,11 @@ void draw_overlap(Draw& draw, plan::Plan& plan) {
 /// Experts in some layers of one model in three, spread over some of the ranks.
 void draw_experts(Draw& draw, plan::Plan& plan) {
   const bool split = plan.mlp == plan::MlpLowering::megatron;
-  if (draw.between(0, 2) > 0 || (split && !plan.sequence_sharded)) {
+  if (draw.between(0, 2) > 0 || (split && !plan.sequence_sharded) ||
+      plan.mlp == plan::MlpLowering::tiled) {
     return;
   }
+  plan.recompute_modules = {plan.recompute_modules.core_attention, false, false, false};
   const std::int64_t group = plan.group_degree;
   plan.expert_tensor = draw.coin();
   const bool features = split && plan.expert_tensor;
@@ -169,6 +171,8 @@ void draw_latent(Draw& draw, plan::Plan& plan) {
   if (draw.between(0, 3) > 0 || plan.attention == plan::AttentionLowering::sequence_gather) {
     return;
   }
+  plan.recompute_modules.core_attention = false;
+  plan.recompute_modules.layernorm = false;
   plan::ModelShape& model = plan.model;
   model.latent = config::LatentAttention{.query_rank = draw.coin() ? 0 : draw.between(1, 7),
                                          .kv_rank = draw.between(1, 7),
