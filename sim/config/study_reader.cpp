@@ -14,6 +14,7 @@
 
 #include "sim/config/bounds.h"
 #include "sim/config/cluster.h"
+#include "sim/config/expert_parallel.h"
 #include "sim/config/loss.h"
 #include "sim/config/map_reader.h"
 #include "sim/config/memory.h"
@@ -262,6 +263,7 @@ PlanSpec read_plan(const Node& written,
                                                              "context_parallel",
                                                              "tensor_parallel",
                                                              "mlp",
+                                                             "expert_parallel",
                                                              "data_parallel",
                                                              "zero",
                                                              "framework"});
@@ -293,6 +295,7 @@ PlanSpec read_plan(const Node& written,
   if (const Node* const mlp = map.find("mlp")) {
     read_mlp(MapReader(*mlp, map.path_of("mlp"), {"tensor_parallel", "tiles"}), plan);
   }
+  plan.experts = read_expert_parallel(map);
   plan.data_parallel = map.maybe_located("data_parallel", count_within("degree"));
   plan.zero = read_zero(map);
   plan.framework = map.optional("framework", word_of(kFrameworkWords), "generic");

@@ -111,6 +111,13 @@ struct ZeroSpec {
   ZeroScope only = ZeroScope::all;
 };
 
+struct ExpertParallelSpec {
+  Located<std::int64_t> degree{1, {}};  // ranks that experts are spread over
+  /// Ranks that split each expert's features; absent: those that split the MLP's.
+  std::optional<Located<std::int64_t>> tensor_parallel;
+  std::optional<double> capacity_factor;  // absent: no token is dropped
+};
+
 /// One plan: degrees and options. Degrees that a plan does not name are 1.
 struct PlanSpec {
   std::string name;
@@ -129,7 +136,8 @@ struct PlanSpec {
   Located<std::int64_t> tensor_parallel;
   bool tensor_parallel_sequence = true;
   Located<std::int64_t> mlp_tensor_parallel;
-  std::optional<Located<std::int64_t>> mlp_tiles;      // absent: the MLP is not tiled
+  std::optional<Located<std::int64_t>> mlp_tiles;  // absent: the MLP is not tiled
+  ExpertParallelSpec experts;
   std::optional<Located<std::int64_t>> data_parallel;  // absent: GPUs / the other degrees
   ZeroSpec zero;
   Framework framework = Framework::generic;

@@ -6,14 +6,37 @@ namespace trireme::plan {
 
 using program::Index;
 
+namespace {
+
+/// `run` cut where layers with experts begin; units that have both kinds stand alone.
+std::vector<LayerRun> by_kind(const LayerRun& run, std::int64_t with_experts) {
+  const std::int64_t end = run.first + run.size * run.units;
+  if (with_experts <= run.first || with_experts >= end) {
+    return {run};
+  }
+  const std::int64_t before = (with_experts - run.first) / run.size;
+  const std::int64_t both = (with_experts - run.first) % run.size == 0 ? 0 : 1;
+  const auto units = [&](std::int64_t first, std::int64_t count) {
+    return LayerRun{run.first + first * run.size, run.size, count, run.again};
+  };
+  return {units(0, before), units(before, both), units(before + both, run.units - before - both)};
+}
+
+}  // namespace
+
 std::vector<LayerRun> layer_runs(const Plan& plan) {
   using Again = LayerRun::Again;
   const std::int64_t layers = plan.model.layers;
   const std::int64_t number = plan.recompute_number;
   std::vector<LayerRun> runs;
   const auto add = [&](const LayerRun& run) {
-    if (run.units > 0 && run.size > 0) {
-      runs.push_back(run);
+    if (run.units <= 0 || run.size <= 0) {
+      return;
+    }
+    for (const LayerRun& part : by_kind(run, plan.model.dense_layers())) {
+      if (part.units > 0) {
+        runs.push_back(part);
+      }
     }
   };
   if (!plan.recompute_layers) {
@@ -52,23 +75,40 @@ std::int64_t recomputed_layers(const Plan& plan) {
 Layers::Layers(Step& step, Parameters& parameters)
     : step_(step),
       parameters_(parameters),
-      attention_(attention_lowering(step.plan.attention)),
-      mlp_(mlp_lowering(step.plan.mlp)),
-      runs_(layer_runs(step.plan)) {}
+      attention_(attention_lowering(step.plan)),
+      runs_(layer_runs(step.plan)) {
+  const std::int64_t layers = step.plan.model.layers;
+  const std::int64_t dense = step.plan.model.dense_layers();
+  add_kind(0, dense, mlp_lowering(step.plan.mlp));
+  add_kind(dense, layers - dense, kMlpExperts);
+}
+
+void Layers::add_kind(std::int64_t first, std::int64_t count, const MlpLoweringInfo& mlp) {
+  if (count > 0) {
+    Kind& kind = kind_[kinds_++];
+    kind.first = first;
+    kind.count = count;
+    kind.mlp = &mlp;
+  }
+}
+
+std::size_t Layers::kind_number(const LayerRun& run, std::int64_t i) const {
+  return kinds_ > 1 && run.first + i >= kind_[1].first ? 1 : 0;
+}
 
 void Layers::declare() {
   step_.b.set_component(Component::attention);
   attention_parameters_ = attention_.declare(step_, parameters_);
   step_.b.set_component(Component::mlp);
-  mlp_parameters_ = mlp_.declare(step_, parameters_);
+  for_each_kind([&](Kind& kind) { kind.mlp_parameters = kind.mlp->declare(step_, parameters_); });
 }
 
 NextUse Layers::attention_next(Phase phase, std::int64_t layers_on) const {
   return {&attention_parameters_.unit, phase, Component::attention, static_cast<int>(layers_on)};
 }
 
-NextUse Layers::mlp_next(Phase phase, std::int64_t layers_on) const {
-  return {&mlp_parameters_.unit, phase, Component::mlp, static_cast<int>(layers_on)};
+NextUse Layers::mlp_next(const Kind& kind, Phase phase, std::int64_t layers_on) {
+  return {&kind.mlp_parameters.unit, phase, Component::mlp, static_cast<int>(layers_on)};
 }
 
 NextUse Layers::enters_backward(const LayerRun& run, std::int64_t layers_on) const {
@@ -80,7 +120,7 @@ NextUse Layers::enters_backward(const LayerRun& run, std::int64_t layers_on) con
     case LayerRun::Again::nothing:
       break;
   }
-  return mlp_next(Phase::backward, layers_on);
+  return mlp_next(kind_of(run, run.size - 1), Phase::backward, layers_on);
 }
 
 NextUse Layers::first_backward(int layers_on) const {
@@ -105,18 +145,20 @@ void Layers::emit_unit_forward(const LayerRun& run, const NextUse* after) {
     const bool last = i + 1 == run.size;
     const bool again =
         run.again == LayerRun::Again::all || (run.again == LayerRun::Again::last && last);
+    Kind& kind = kind_of(run, i);
     step_.b.shifted(Index::layer, i, [&] {
-      emit_alike(again ? Body::forward_unsaved : Body::forward, [&] {
+      emit_alike(kind, again ? Body::forward_unsaved : Body::forward, [&] {
         step_.b.set_phase(Phase::forward);
         step_.b.begin_segment("layer forward");
         step_.runs_again = again;
         const Tensors left =
-            emit_blocks(residual_,
+            emit_blocks(kind,
+                        residual_,
                         Ref(residual_).at(Index::layer, 1),
                         after != nullptr && last ? *after : attention_next(Phase::forward, 1));
         step_.runs_again = false;
         if (!again) {
-          saved_ = left;
+          kind.saved = left;
         }
       });
     });
@@ -124,17 +166,17 @@ void Layers::emit_unit_forward(const LayerRun& run, const NextUse* after) {
 }
 
 /// Both blocks of a layer. `next` is the work after them.
-Layers::Tensors Layers::emit_blocks(Ref x, Ref out, const NextUse& next) {
+Layers::Tensors Layers::emit_blocks(const Kind& kind, Ref x, Ref out, const NextUse& next) {
   program::Builder& b = step_.b;
   Tensors left;
   b.set_component(Component::attention);
-  parameters_.gather(attention_parameters_.unit, mlp_next(b.phase()));
+  parameters_.gather(attention_parameters_.unit, mlp_next(kind, b.phase()));
   const Ref between =
       step_.value("residual stream between blocks", step_.hidden_shape(), step_.between_blocks());
   left.attention = attention_.forward(step_, parameters_, attention_parameters_, x, between);
   b.set_component(Component::mlp);
-  parameters_.gather(mlp_parameters_.unit, next);
-  left.mlp = mlp_.forward(step_, parameters_, mlp_parameters_, between, out);
+  parameters_.gather(kind.mlp_parameters.unit, next);
+  left.mlp = kind.mlp->forward(step_, parameters_, kind.mlp_parameters, between, out);
   return left;
 }
 
@@ -159,7 +201,10 @@ void Layers::emit_backward(const NextUse& after) {
 
 void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
   const bool all = run.again == LayerRun::Again::all;
-  std::vector<Tensors> saved(static_cast<std::size_t>(run.size), saved_);
+  std::vector<Tensors> saved;
+  for (std::int64_t i = 0; i < run.size; ++i) {
+    saved.push_back(kind_of(run, i).saved);
+  }
   std::int64_t now = run.size;  // the layer above the unit was the last to go backward
   const auto at_layer = [&](std::int64_t i, auto emit) {
     parameters_.move_layer(static_cast<int>(i - now));
@@ -167,7 +212,8 @@ void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
     step_.b.shifted(Index::layer, i, emit);
   };
   const auto run_again = [&](std::int64_t i, bool first, const NextUse& next) {
-    at_layer(i, [&] { saved[static_cast<std::size_t>(i)] = emit_again(first, next); });
+    at_layer(
+        i, [&] { saved[static_cast<std::size_t>(i)] = emit_again(kind_of(run, i), first, next); });
   };
   for (std::int64_t i = 0; all && i < run.size; ++i) {
     step_.b.begin_segment(i + 1 < run.size ? "layer again" : "layer backward");
@@ -183,18 +229,18 @@ void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
       run_again(i, true, {});
     }
     at_layer(i, [&] {
-      NextUse next = i > 0 ? mlp_next(Phase::backward, -1) : after;
+      NextUse next = i > 0 ? mlp_next(kind_of(run, i - 1), Phase::backward, -1) : after;
       next.after_recompute = i > 0 ? all : after.after_recompute;
-      emit_layer_backward(saved[static_cast<std::size_t>(i)], all || alone, next);
+      emit_layer_backward(kind_of(run, i), saved[static_cast<std::size_t>(i)], all || alone, next);
     });
   }
 }
 
 /// The forward pass of a layer before its backward pass. `next` is the work after it: none where
 /// the same layer goes backward.
-Layers::Tensors Layers::emit_again(bool first_of_unit, const NextUse& next) {
+Layers::Tensors Layers::emit_again(Kind& kind, bool first_of_unit, const NextUse& next) {
   Tensors left;
-  emit_alike(Body::again, [&] {
+  emit_alike(kind, Body::again, [&] {
     program::Builder& b = step_.b;
     b.set_phase(Phase::recompute);
     b.set_component(Component::mlp);
@@ -202,7 +248,7 @@ Layers::Tensors Layers::emit_again(bool first_of_unit, const NextUse& next) {
         step_.value("residual stream, recomputed", step_.hidden_shape(), step_.between_blocks());
     const Ref x = first_of_unit ? Ref(residual_) : Ref(stream);
     const Ref out = Ref(stream).at(Index::layer, 1);
-    left = emit_blocks(x, out, next);
+    left = emit_blocks(kind, x, out, next);
     if (next.unit == nullptr) {
       b.keep({out}, "pytorch, torch/utils/checkpoint.py: the recomputed output is not used");
     }
@@ -210,24 +256,27 @@ Layers::Tensors Layers::emit_again(bool first_of_unit, const NextUse& next) {
   return left;
 }
 
-void Layers::emit_layer_backward(const Tensors& saved, bool again, const NextUse& next) {
-  emit_alike(again ? Body::backward_of_again : Body::backward, [&] {
+void Layers::emit_layer_backward(Kind& kind,
+                                 const Tensors& saved,
+                                 bool again,
+                                 const NextUse& next) {
+  emit_alike(kind, again ? Body::backward_of_again : Body::backward, [&] {
     program::Builder& b = step_.b;
     b.set_phase(Phase::backward);
     b.set_component(Component::mlp);
     parameters_.set_after_recompute(again);
     NextUse attention = attention_next(Phase::backward);
     attention.after_recompute = again;
-    parameters_.gather(mlp_parameters_.unit, attention);
+    parameters_.gather(kind.mlp_parameters.unit, attention);
     const Ref d_between = step_.value(
         "residual stream gradient between blocks", step_.hidden_shape(), step_.between_blocks());
-    mlp_.backward(step_,
-                  parameters_,
-                  mlp_parameters_,
-                  saved.mlp,
-                  Ref(d_residual_).at(Index::layer, 1),
-                  d_between);
-    parameters_.finish_backward(mlp_parameters_.unit);
+    kind.mlp->backward(step_,
+                       parameters_,
+                       kind.mlp_parameters,
+                       saved.mlp,
+                       Ref(d_residual_).at(Index::layer, 1),
+                       d_between);
+    parameters_.finish_backward(kind.mlp_parameters.unit);
     b.set_component(Component::attention);
     parameters_.gather(attention_parameters_.unit, next);
     attention_.backward(

@@ -28,7 +28,13 @@ program::Mesh mesh_of(const Plan& plan) {
   mesh.add_axis(tensor_only ? "tensor" : "sequence", plan.group_degree);
   mesh.add_axis("exchange", plan.exchange_degree);
   mesh.add_axis("ring", plan.ring_degree);
-  mesh.add_axis("data", plan.data_degree);
+  const std::int64_t with_experts = plan.model.experts ? plan.expert_data_degree() : 1;
+  if (with_experts > 1) {
+    mesh.add_axis("expert", with_experts);
+    mesh.add_axis("data", plan.data_degree / with_experts);
+  } else {
+    mesh.add_axis("data", plan.data_degree);
+  }
   return mesh;
 }
 
@@ -91,7 +97,7 @@ class AccumulateSchedule {
   void begin_step() {
     b_.set_phase(Phase::optimizer);
     b_.set_component(Component::optimizer);
-    b_.repeat(Index::layer, 0, 1, step_.plan.model.layers, [&] {
+    layers_.for_each([&] {
       b_.begin_segment("zero the gradients of a layer");
       parameters_.zero_gradients(program::kPerLayer);
     });
@@ -158,7 +164,7 @@ class AccumulateSchedule {
   void reduce_gradients() {
     b_.set_phase(Phase::backward);
     b_.set_component(Component::optimizer);
-    b_.repeat(Index::layer, 0, 1, step_.plan.model.layers, [&] {
+    layers_.for_each([&] {
       b_.begin_segment("reduce the gradients of a layer");
       parameters_.reduce_step(program::kPerLayer);
     });
@@ -180,7 +186,7 @@ class AccumulateSchedule {
     const TensorId partial = b_.declare(spec);
     b_.begin_segment("start the gradient norm");
     b_.emit(Function::zero, "zero the norm", {write(partial)});
-    b_.repeat(Index::layer, 0, 1, step_.plan.model.layers, [&] {
+    layers_.for_each([&] {
       b_.begin_segment("norm of a layer's gradients");
       parameters_.add_square_sums(program::kPerLayer, partial);
     });
@@ -192,7 +198,7 @@ class AccumulateSchedule {
   void optimize(TensorId norm) {
     b_.set_phase(Phase::optimizer);
     b_.set_component(Component::optimizer);
-    b_.repeat(Index::layer, 0, 1, step_.plan.model.layers, [&] {
+    layers_.for_each([&] {
       b_.begin_segment("optimizer of a layer");
       parameters_.optimize(program::kPerLayer, norm);
     });
@@ -256,6 +262,10 @@ const AttentionLoweringInfo& attention_lowering(AttentionLowering kind) {
   return attention_lowerings()[static_cast<std::size_t>(kind)];
 }
 
+const AttentionLoweringInfo& attention_lowering(const Plan& plan) {
+  return plan.model.latent ? kAttentionLatent : attention_lowering(plan.attention);
+}
+
 std::span<const MlpLoweringInfo> mlp_lowerings() {
   static const std::array kRows = {kMlpMegatron, kMlpReplicated, kMlpTiled};
   return kRows;
@@ -274,9 +284,15 @@ std::span<const LoweringInfo> lowering_table() {
     for (const auto& row : context_lowerings()) {
       rows.push_back({"ring", row.name, row.description, row.bibliography_key});
     }
+    rows.push_back({"attention",
+                    kAttentionLatent.name,
+                    kAttentionLatent.description,
+                    kAttentionLatent.bibliography_key});
     for (const auto& row : mlp_lowerings()) {
       rows.push_back({"mlp", row.name, row.description, row.bibliography_key});
     }
+    rows.push_back(
+        {"mlp", kMlpExperts.name, kMlpExperts.description, kMlpExperts.bibliography_key});
     for (const auto& row : loss_lowerings()) {
       rows.push_back({"loss", row.name, row.description, row.bibliography_key});
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,13 @@ struct ModelShape {
   bool output_bias = false;
   bool mlp_bias = false;
   bool tied_embeddings = false;
+  std::optional<config::LatentAttention> latent;
+  /// In the place of the MLP, of all layers but the first `dense_layers`.
+  std::optional<config::Experts> experts;
+
+  [[nodiscard]] std::int64_t dense_layers() const {
+    return experts ? std::min(experts->dense_layers, layers) : layers;
+  }
 };
 
 struct Plan {
@@ -61,6 +69,15 @@ struct Plan {
   config::KvRepeat kv_repeat = config::KvRepeat::minimal;
   config::RingImplementation ring = config::RingImplementation::ring_flash_attention;
   config::RingOrder order = config::RingOrder::contiguous;
+
+  /// Ranks that one layer's experts are spread over: neighbours, whole groups where experts are
+  /// not split over the group themselves.
+  std::int64_t expert_degree = 1;
+  /// Whether a group that splits the MLP's features splits those of every expert too.
+  bool expert_tensor = true;
+  /// Slots of an expert over its mean number of tokens; tokens beyond are dropped. 0: none is, and
+  /// routing is balanced.
+  double expert_capacity = 0;
 
   std::int64_t zero_stage = 0;
   config::ZeroScope zero_scope = config::ZeroScope::all;
@@ -139,6 +156,12 @@ struct Plan {
     return kv_repeat == config::KvRepeat::all_heads
                ? model.heads
                : std::max(model.kv_heads, tensor * ulysses_degree());
+  }
+
+  /// The part of the data-parallel ranks that experts are spread over.
+  [[nodiscard]] std::int64_t expert_data_degree() const {
+    const bool split = mlp == MlpLowering::megatron && expert_tensor;
+    return split ? expert_degree : std::max<std::int64_t>(1, expert_degree / group_degree);
   }
 
   /// Whether the embedding and the head are split along the vocabulary: they follow the MLP.

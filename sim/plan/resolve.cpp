@@ -30,6 +30,8 @@ ModelShape shape_of(const config::ModelSpec& spec) {
   model.output_bias = spec.attention_bias == config::BiasKind::all;
   model.mlp_bias = spec.mlp_bias;
   model.tied_embeddings = spec.tied_embeddings;
+  model.latent = spec.latent;
+  model.experts = spec.experts;
   return model;
 }
 
@@ -168,6 +170,26 @@ config::RingImplementation ring_implementation(const config::PlanSpec& spec) {
                                            : spec.framework == Framework::megatron
                                                ? RingImplementation::transformer_engine
                                                : RingImplementation::ring_flash_attention);
+}
+
+/// Each expert's features are split as those of the MLP, or whole.
+/// Source: megatron-lm, megatron/core/parallel_state.py, expert_tensor_parallel_size: as the
+/// tensor-parallel size by default
+void resolve_experts(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
+  plan.expert_degree = spec.experts.degree;
+  plan.expert_capacity = spec.experts.capacity_factor.value_or(0);
+  const std::int64_t group = plan.mlp == MlpLowering::megatron ? plan.group_degree : 1;
+  const std::int64_t split =
+      spec.experts.tensor_parallel ? spec.experts.tensor_parallel->value : group;
+  plan.expert_tensor = split > 1 || group == 1;
+  if (split != 1 && split != group) {
+    refuse(feasibility,
+           "expert-tensor-degree",
+           fmt::format("expert_parallel.tensor_parallel {}: experts are whole (1) or split as the "
+                       "MLP is ({})",
+                       split,
+                       group));
+  }
 }
 
 void check_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
@@ -344,6 +366,7 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.kernel = spec.attention;
   plan.clip_gradients = spec.optimizer.clip_gradients;
 
+  resolve_experts(spec, plan, feasibility);
   fill_batches(study, spec, plan, feasibility);
   fill_chunks(spec, plan, feasibility);
   check_tensor_overlap(study, plan, feasibility);

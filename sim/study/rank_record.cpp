@@ -106,9 +106,8 @@ class Recorder {
       if (!tensor.resident || tensor.storage != program::Storage::own || !state) {
         continue;
       }
-      const bool per_layer = (tensor.varies & program::kPerLayer) != 0;
-      for (std::int64_t layer = 0; layer < (per_layer ? program_.extent(Index::layer) : 1);
-           ++layer) {
+      const auto layers = program_.resident_range(tensor, Index::layer);
+      for (std::int64_t layer = layers.first; layer < layers.first + layers.count; ++layer) {
         InstanceIndex instance{};
         instance[index_of(Index::layer)] = static_cast<std::int32_t>(layer);
         const TensorId held = up_to_date_[i];
