@@ -240,14 +240,16 @@ void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
 /// the same layer goes backward.
 Layers::Tensors Layers::emit_again(Kind& kind, bool first_of_unit, const NextUse& next) {
   Tensors left;
-  emit_alike(kind, Body::again, [&] {
-    program::Builder& b = step_.b;
-    b.set_phase(Phase::recompute);
-    b.set_component(Component::mlp);
-    const TensorId stream =
+  program::Builder& b = step_.b;
+  b.set_phase(Phase::recompute);
+  b.set_component(Component::mlp);
+  if (again_ == program::kNoTensor) {  // one stream through both kinds of layers
+    again_ =
         step_.value("residual stream, recomputed", step_.hidden_shape(), step_.between_blocks());
-    const Ref x = first_of_unit ? Ref(residual_) : Ref(stream);
-    const Ref out = Ref(stream).at(Index::layer, 1);
+  }
+  emit_alike(kind, Body::again, [&] {
+    const Ref x = first_of_unit ? Ref(residual_) : Ref(again_);
+    const Ref out = Ref(again_).at(Index::layer, 1);
     left = emit_blocks(kind, x, out, next);
     if (next.unit == nullptr) {
       b.keep({out}, "pytorch, torch/utils/checkpoint.py: the recomputed output is not used");

@@ -135,6 +135,7 @@ class Layers {
   std::size_t kinds_ = 0;
   TensorId residual_ = program::kNoTensor;
   TensorId d_residual_ = program::kNoTensor;
+  TensorId again_ = program::kNoTensor;  // the residual stream of layers that run again
 };
 
 }  // namespace trireme::plan
