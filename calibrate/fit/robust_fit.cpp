@@ -28,8 +28,8 @@ constexpr double kDifference = 1e-4;
 constexpr double kMostLeverage = 0.9;
 /// Groups for each coefficient, so that the signs of whole groups say something.
 constexpr std::size_t kLeastGroups = 4;
-constexpr std::size_t kMostSingleGroups = 24;
-constexpr std::size_t kParts = 10;
+/// Folds of a cross-validation, each every fifth group.
+constexpr std::size_t kFolds = 5;
 
 /// min x'Gx - 2 b'x with x >= 0.
 ///
@@ -255,7 +255,7 @@ HeldOut hold_out(const Form& form,
                  const Samples& samples,
                  const Refine& refine) {
   const std::size_t groups = group_count(samples);
-  const std::size_t parts = groups <= kMostSingleGroups ? groups : kParts;
+  const std::size_t parts = std::min(groups, kFolds);
   HeldOut result;
   result.seconds.resize(samples.size());
   result.extrapolated.resize(samples.size());

@@ -79,7 +79,8 @@ struct HeldOut {
   std::vector<double> refined;     // the same with `refine`; empty without it
 };
 
-/// Predicts each row from the others' groups: each group alone, or ten parts when there are many.
+/// Predicts each row from other groups than its own: five folds of whole groups, or each group
+/// alone when there are fewer.
 [[nodiscard]] HeldOut hold_out(const Form& form,
                                const Surroundings& surroundings,
                                const Samples& samples,

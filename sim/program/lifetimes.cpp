@@ -397,7 +397,8 @@ class LifetimeDeriver {
         continue;
       }
       if (use->operand.ref.offset != std::array<std::int16_t, kIndexCount>{}) {
-        refuse(*use, "it dies with a repeat that is at another instance: hold it behind the repeat");
+        refuse(*use,
+               "it dies with a repeat that is at another instance: hold it behind the repeat");
       }
       const auto node = static_cast<std::uint32_t>(use->ends_with_repeat);
       ++nodes_[node].deaths;

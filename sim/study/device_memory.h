@@ -23,7 +23,7 @@ namespace trireme::study {
 ///   Rh  reserved_high: the upper end of the reserve's spread          [bytes]
 ///   O   outside_allocator: context, workspaces and NCCL's buffers     [bytes]
 ///   C   capacity: what the driver reports                             [bytes]
-/// Source: derived, docs/decisions/0010-memory-verdict.md
+/// Source: derived, docs/decisions/0011-memory-verdict.md
 /// Valid:  a steady step on a GPU that nothing else uses
 /// Tests:  tests/unit/study/device_memory_test.cpp
 [[nodiscard]] ledger::Verdict memory_verdict(Bytes allocated,

@@ -31,8 +31,7 @@ void split(std::vector<std::uint32_t>& own, const std::vector<std::uint32_t>& ot
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> numbers;
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
     own[rank] =
-        numbers
-            .try_emplace({own[rank], other[rank]}, static_cast<std::uint32_t>(numbers.size()))
+        numbers.try_emplace({own[rank], other[rank]}, static_cast<std::uint32_t>(numbers.size()))
             .first->second;
   }
 }

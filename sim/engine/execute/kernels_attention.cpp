@@ -200,7 +200,7 @@ void attention_forward(const KernelContext& context, Operands operands) {
             continue;
           }
           const double correction = std::exp(before - largest(i));
-          // Keys that are not seen have no exponential: Eigen's of minus infinity is a denormal
+          // Keys that are not seen weigh zero: Eigen's exponential of minus infinity is a denormal
           // number, not zero, and every product with it takes a hundred times as long.
           const auto scores = weights.row(i).array();
           weights.row(i) =

@@ -229,8 +229,9 @@ TEST_CASE("units of two layers meet single layers: ranges of different strides",
     return draft.close();
   };
   CHECK(close(3) == "accepted");
-  CHECK(close(2) == "operation 'odd': tensor 'x[layer 1..3]': it is the last use of some instances "
-                    "and not of others: peel the boundary");
+  CHECK(close(2) ==
+        "operation 'odd': tensor 'x[layer 1..3]': it is the last use of some instances "
+        "and not of others: peel the boundary");
 }
 
 TEST_CASE("bodies that declare alike share tensors", "[program]") {
