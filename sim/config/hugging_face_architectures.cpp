@@ -227,6 +227,16 @@ void read_deepseek(const ConfigReader& config, Draft& draft) {
   put(draft.attention, "kv_heads", {number(draft.attention, "heads"), config.position()});
   put_experts(config, draft, config.count("moe_intermediate_size"));
   refuse_every_other_layer(config, "moe_layer_freq");
+  constexpr std::string_view kScore[] = {"scoring_func"};
+  if (const auto score = config.maybe_text(kScore)) {
+    put(draft.experts, "score", score->first, score->second);
+  }
+  if (config.has("norm_topk_prob")) {
+    put(draft.experts,
+        "normalised",
+        config.flag_or("norm_topk_prob", true) ? "true" : "false",
+        config.where("norm_topk_prob"));
+  }
   constexpr std::string_view kShared[] = {"n_shared_experts"};
   if (const auto shared = config.maybe_count(kShared); shared && shared->value > 0) {
     put(draft.experts, "shared", *shared);

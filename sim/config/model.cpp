@@ -118,9 +118,10 @@ void read_experts(const MapReader& root, ModelSpec& model) {
   if (node == nullptr) {
     return;
   }
-  const MapReader map(*node,
-                      root.path_of("experts"),
-                      {"count", "per_token", "width", "shared", "dense_layers", "bias"});
+  const MapReader map(
+      *node,
+      root.path_of("experts"),
+      {"count", "per_token", "width", "shared", "dense_layers", "bias", "score", "normalised"});
   const auto per_token = map.required_located("per_token", count_within("experts"));
   model.experts =
       Experts{.count = map.required("count", count_within("experts")),
@@ -128,7 +129,9 @@ void read_experts(const MapReader& root, ModelSpec& model) {
               .width = map.required("width", count_within("width")),
               .shared = map.maybe("shared", count_within("shared")).value_or(0),
               .dense_layers = map.maybe("dense_layers", count_within("dense_layers")).value_or(0),
-              .bias = flag(map, "bias")};
+              .bias = flag(map, "bias"),
+              .score = map.maybe("score", word_of(kRouterWords)).value_or(RouterScore::softmax),
+              .normalised = map.maybe("normalised", parse_bool).value_or(true)};
   if (model.experts->per_token > model.experts->count) {
     refuse(
         per_token.where,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "sim/core/error.h"
+#include "sim/core/vocabulary.h"
 #include "sim/units/units.h"
 
 namespace trireme::config {
@@ -41,6 +42,8 @@ struct Experts {
   std::int64_t shared = 0;        // experts that every token passes
   std::int64_t dense_layers = 0;  // the first layers, which keep a plain MLP
   bool bias = false;              // of router and experts
+  RouterScore score = RouterScore::softmax;
+  bool normalised = true;  // the weights of a token's experts sum to one
 };
 
 struct ModelSpec {

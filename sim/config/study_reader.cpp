@@ -14,6 +14,7 @@
 
 #include "sim/config/bounds.h"
 #include "sim/config/cluster.h"
+#include "sim/config/expert_parallel.h"
 #include "sim/config/loss.h"
 #include "sim/config/map_reader.h"
 #include "sim/config/memory.h"
@@ -265,6 +266,7 @@ PlanSpec read_plan(const Node& written,
                                                              "mlp",
                                                              "pipeline",
                                                              "placement",
+                                                             "expert_parallel",
                                                              "data_parallel",
                                                              "zero",
                                                              "framework"});
@@ -298,6 +300,7 @@ PlanSpec read_plan(const Node& written,
   }
   plan.pipeline = read_pipeline(map);
   plan.placement = read_placement(map);
+  plan.experts = read_expert_parallel(map);
   plan.data_parallel = map.maybe_located("data_parallel", count_within("degree"));
   plan.zero = read_zero(map);
   plan.framework = map.optional("framework", word_of(kFrameworkWords), "generic");

@@ -117,11 +117,18 @@ struct ZeroSpec {
 };
 
 struct PipelineSpec {
-  Located<std::int64_t> degree;  // stages
+  Located<std::int64_t> degree{1, {}};  // stages
   PipelineScheduleKind schedule = PipelineScheduleKind::one_forward_one_backward;
-  Located<std::int64_t> virtual_stages;  // of each stage, interleaved
+  Located<std::int64_t> virtual_stages{1, {}};  // of each stage, interleaved
   PipelineSplit split = PipelineSplit::count;
   std::vector<Located<std::int64_t>> layers;  // listed: of each part of the model, in its order
+};
+
+struct ExpertParallelSpec {
+  Located<std::int64_t> degree{1, {}};  // ranks that experts are spread over
+  /// Ranks that split each expert's features; absent: those that split the MLP's.
+  std::optional<Located<std::int64_t>> tensor_parallel;
+  std::optional<double> capacity_factor;  // absent: no token is dropped
 };
 
 /// One plan: degrees and options. Degrees that a plan does not name are 1.
@@ -146,6 +153,7 @@ struct PlanSpec {
   PipelineSpec pipeline;
   /// From the group whose ranks are neighbours outwards; empty: tensor or sequence, data, pipeline.
   std::vector<Located<RankGroup>> placement;
+  ExpertParallelSpec experts;
   std::optional<Located<std::int64_t>> data_parallel;  // absent: GPUs / the other degrees
   ZeroSpec zero;
   Framework framework = Framework::generic;

@@ -20,6 +20,8 @@ inline constexpr Choice<MlpKind> kMlpWords[] = {{"gelu", MlpKind::gelu},
                                                 {"geglu", MlpKind::geglu}};
 inline constexpr Choice<NormKind> kNormWords[] = {{"layernorm", NormKind::layernorm},
                                                   {"rmsnorm", NormKind::rmsnorm}};
+inline constexpr Choice<RouterScore> kRouterWords[] = {{"softmax", RouterScore::softmax},
+                                                       {"sigmoid", RouterScore::sigmoid}};
 inline constexpr Choice<Recompute> kRecomputeWords[] = {
     {"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}};
 inline constexpr Choice<LossKind> kLossWords[] = {

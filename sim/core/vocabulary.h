@@ -46,6 +46,9 @@ enum class CollectiveKind : std::uint8_t {
 inline constexpr std::array<std::string_view, 5> kCollectiveNames = {
     "all_to_all", "all_gather", "reduce_scatter", "all_reduce", "send_recv"};
 
+/// What a router makes of its logits, expert by expert.
+enum class RouterScore : std::uint8_t { softmax, sigmoid };
+
 /// What a collective carries: decides under which heading its bytes are booked.
 enum class Traffic : std::uint8_t { activations, gradients, parameters, optimizer };
 inline constexpr std::array<std::string_view, 4> kTrafficNames = {

@@ -16,7 +16,18 @@ enum class AttentionPass : std::uint8_t { forward, backward };
 
 /// Work of the backward kernel over the forward: five matrix products (the scores again, and the
 /// gradients of values, probabilities, queries and keys) against two.
-inline constexpr double kAttentionBackwardWork = 2.5;
+///
+/// EQ attention-backward-work: k = (3 d + 2 v) / (d + v)
+///   d  shape.head_dim: of the scores and the gradients of queries and keys   [1]
+///   v  value_dim(shape): of the gradients of values and probabilities        [1]
+/// Source: dao2023-flash2, algorithm 2
+/// Valid:  the scores computed again from the saved log-sum-exp
+/// Tests:  tests/unit/cost/flops_test.cpp
+[[nodiscard]] constexpr double attention_backward_work(const AttentionShape& shape) {
+  const auto keys = static_cast<double>(shape.head_dim);
+  const auto values = static_cast<double>(value_dim(shape));
+  return (3 * keys + 2 * values) / (keys + values);
+}
 
 /// Rows of a tile of queries and of a block of keys in form A1: the grid the coefficients were
 /// fitted on, whatever tile a kernel uses.
@@ -34,13 +45,21 @@ inline constexpr std::int64_t kAttentionTileRows = 128;
   return nullptr;
 }
 
+/// The row that tells a kernel's rates: of unequal head dimensions that of the values', as kernels
+/// for them tile by it.
+[[nodiscard]] inline const AttentionHeadDimCosts* rates_of(const AttentionKernelCosts& kernel,
+                                                           const AttentionShape& shape) {
+  return find_head_dim(kernel, value_dim(shape));
+}
+
 /// Device seconds of one pass of a fused attention kernel; empty when the profile does not know the
 /// kernel's pass at this head dimension.
 ///
 /// EQ attention-time: T = t0 + k w (max(B, SMs b) + tiles tau / 128) / (E phi)
 ///   t0     kernel.start                                                        [seconds]
-///   k      1 forward, kAttentionBackwardWork backward                          [1]
-///   w      2 128 128 (d + d): one block, d padded up to the next tabulated one [flop]
+///   k      1 forward, attention_backward_work backward                         [1]
+///   w      2 128 128 (d + v): one block, d = v padded up to the next tabulated one; d is the keys'
+///          and v the values' head dimension                                    [flop]
 ///   E      pass.rate                                                           [flop/second]
 ///   tiles  sequences x query heads x q, with q = ceil(Sq / 128) query tiles    [1]
 ///   b      blocks of the longest tile: ceil(Skv / 128), causal ceil(q0 / 128) + q  [1]
@@ -51,12 +70,13 @@ inline constexpr std::int64_t kAttentionTileRows = 128;
 /// Source: fit_forms, section 3 (A1)
 /// Valid:  16-bit, s >= 2048; held-out error 5 % (median), 13-18 % (90th percentile); grouped query
 ///   heads cost as many as query heads; causal E as of the full square with its work halved.
+///   Unequal head dimensions are extrapolated from equal ones: E, tau and phi of the values'.
 /// Tests:  tests/unit/cost/attention_test.cpp
 [[nodiscard]] inline std::optional<Seconds> attention_time(const AttentionShape& shape,
                                                            AttentionPass pass,
                                                            const AttentionKernelCosts& kernel,
                                                            std::int64_t streaming_multiprocessors) {
-  const AttentionHeadDimCosts* row = find_head_dim(kernel, shape.head_dim);
+  const AttentionHeadDimCosts* row = rates_of(kernel, shape);
   if (row == nullptr) {
     return std::nullopt;
   }
@@ -78,9 +98,12 @@ inline constexpr std::int64_t kAttentionTileRows = 128;
   const double waited =
       static_cast<double>(streaming_multiprocessors) * static_cast<double>(longest);
   const double overhead = tiles * costs->tile_overhead / static_cast<double>(kAttentionTileRows);
-  const auto block_work = static_cast<double>(2 * kAttentionTileRows * kAttentionTileRows *
-                                              (row->head_dim + row->head_dim));
-  const double times = pass == AttentionPass::forward ? 1 : kAttentionBackwardWork;
+  const bool equal = value_dim(shape) == shape.head_dim;
+  const std::int64_t keys_and_values =
+      equal ? 2 * row->head_dim : shape.head_dim + value_dim(shape);
+  const auto block_work =
+      static_cast<double>(2 * kAttentionTileRows * kAttentionTileRows * keys_and_values);
+  const double times = pass == AttentionPass::forward ? 1 : attention_backward_work(shape);
   const Seconds busy =
       Flops(times * block_work * (std::max(visited, waited) + overhead)) / costs->rate;
   const bool long_kernel = kernel.start + busy > kernel.sustained_after;

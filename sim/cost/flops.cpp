@@ -15,10 +15,10 @@ Flops gemm_flops(std::int64_t m, std::int64_t n, std::int64_t k) {
   return Flops(2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
 }
 
-// EQ attention-flops: F = 4 B a d A, A = Sq Skv, causal A = Sq (q0 + Sq / 2)
+// EQ attention-flops: F = 2 B a (d + v) A, A = Sq Skv, causal A = Sq (q0 + Sq / 2)
 //   B    shape.sequences                                                      [1]
 //   a    shape.query_heads                                                    [1]
-//   d    shape.head_dim                                                       [1]
+//   d    shape.head_dim, v value_dim(shape)                                   [1]
 //   Sq   shape.query_tokens                                                   [tokens]
 //   Skv  shape.key_tokens                                                     [tokens]
 //   q0   shape.first_query: keys that even the first query sees whole         [tokens]
@@ -32,8 +32,8 @@ Flops attention_forward_flops(const AttentionShape& shape) {
   const auto queries = static_cast<double>(shape.query_tokens.value());
   const double keys = shape.causal ? static_cast<double>(shape.first_query.value()) + queries / 2
                                    : static_cast<double>(shape.key_tokens.value());
-  return Flops(4 * static_cast<double>(shape.sequences) * static_cast<double>(shape.query_heads) *
-               static_cast<double>(shape.head_dim) * queries * keys);
+  return Flops(2 * static_cast<double>(shape.sequences) * static_cast<double>(shape.query_heads) *
+               static_cast<double>(shape.head_dim + value_dim(shape)) * queries * keys);
 }
 
 Flops attention_backward_model_flops(const AttentionShape& shape) {
@@ -41,7 +41,7 @@ Flops attention_backward_model_flops(const AttentionShape& shape) {
 }
 
 Flops attention_backward_kernel_flops(const AttentionShape& shape) {
-  return kAttentionBackwardWork * attention_forward_flops(shape);
+  return attention_backward_work(shape) * attention_forward_flops(shape);
 }
 
 }  // namespace trireme::cost

@@ -13,9 +13,12 @@ namespace trireme::cost {
 /// dimension is zero. `accumulate_fp32`: the output is added to a buffer in fp32 (a weight
 /// gradient).
 ///
-/// EQ gemm-time: T = t0 + max(2 m n (k + k0) / P, e (m k + k n + m n) / bw) x
+/// `groups`: that many products in one kernel, as grouped GEMMs of experts are.
+///
+/// EQ gemm-time: T = t0 + g max(2 m n (k + k0) / P, e (m k + k n + m n) / bw) x
 ///   m, n  rows and columns of the result                                    [1]
 ///   k     inner dimension                                                   [1]
+///   g     groups                                                            [1]
 ///   e     width(type)                                                       [bytes]
 ///   t0    costs.start                                                       [seconds]
 ///   P     costs.rate, sustained                                             [flop/second]
@@ -24,15 +27,16 @@ namespace trireme::cost {
 ///   x     costs.fp32_accumulation when the output accumulates in fp32, else 1  [1]
 /// Source: fit_forms, section 4 (G1)
 /// Valid:  16-bit operands; held-out error 4.5 % (median) for m >= 1024, 9 % below; no wave
-///   quantisation.
+///   quantisation. Grouped products at the rate of single ones is an assumption: no fit holds any.
 /// Tests:  tests/unit/cost/gemm_test.cpp
 [[nodiscard]] inline Seconds gemm_time(std::int64_t m,
                                        std::int64_t n,
                                        std::int64_t k,
                                        ElementType type,
                                        bool accumulate_fp32,
-                                       const GemmCosts& costs) {
-  if (m == 0 || n == 0 || k == 0) {
+                                       const GemmCosts& costs,
+                                       std::int64_t groups = 1) {
+  if (groups == 0 || m == 0 || n == 0 || k == 0) {
     return Seconds(0);
   }
   const auto rows = static_cast<double>(m);
@@ -42,7 +46,8 @@ namespace trireme::cost {
   const double moved =
       static_cast<double>(width(type)) * (rows * inner + inner * columns + rows * columns);
   const Seconds busy = std::max(work / costs.rate, Seconds(moved / costs.bandwidth.value()));
-  return costs.start + (accumulate_fp32 ? costs.fp32_accumulation : 1.0) * busy;
+  return costs.start +
+         static_cast<double>(groups) * (accumulate_fp32 ? costs.fp32_accumulation : 1.0) * busy;
 }
 
 }  // namespace trireme::cost

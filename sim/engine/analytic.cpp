@@ -63,7 +63,8 @@ std::optional<Seconds> gemm_op_time(const Program& program, const Op& op, const 
                          extents.k,
                          program.tensor(program.operands(op)[0].ref.tensor).type,
                          accumulates_in_fp32(program, op),
-                         *machine.costs.gemm);
+                         *machine.costs.gemm,
+                         extents.groups);
 }
 
 /// On the slowest rank of a ring.

@@ -25,7 +25,21 @@ std::int64_t tokens(const Program& program, TensorId id, Extents which) {
 }
 
 Flops gemm_flops(const GemmExtents& extents) {
-  return cost::gemm_flops(extents.m, extents.n, extents.k);
+  return static_cast<double>(extents.groups) * cost::gemm_flops(extents.m, extents.n, extents.k);
+}
+
+/// Rows that one expert computes for all source ranks of [source rank, expert, slot, ...].
+std::int64_t rows_of_expert(const Program& program, TensorId id, Extents which) {
+  return extent(program, id, program::kSourceDim, which) *
+         extent(program, id, program::kSlotDim, which);
+}
+
+/// A grouped product by the rows that are tokens: padding of slots is no work of the model.
+Flops routed_flops(const Op& op, const GemmExtents& extents, bool weight_gradient) {
+  GemmExtents all = extents;
+  (weight_gradient ? all.k : all.m) = op.routed_rows;
+  all.groups = 1;
+  return gemm_flops(all);
 }
 
 }  // namespace
@@ -46,6 +60,21 @@ GemmExtents gemm_extents(const Program& program, const Op& op, Extents which) {
       return {extent(program, tensor(2), 0, which),
               extent(program, tensor(2), 1, which),
               tokens(program, tensor(0), which)};
+    case Function::grouped_gemm_forward:  // y[m, n] = x[m, k] weight[n, k], expert by expert
+      return {rows_of_expert(program, tensor(0), which),
+              extent(program, tensor(1), 1, which),
+              extent(program, tensor(1), 2, which),
+              extent(program, tensor(1), 0, which)};
+    case Function::grouped_gemm_input_gradient:  // dx[m, n] = dy[m, k] weight[k, n]
+      return {rows_of_expert(program, tensor(0), which),
+              extent(program, tensor(1), 2, which),
+              extent(program, tensor(1), 1, which),
+              extent(program, tensor(1), 0, which)};
+    case Function::grouped_gemm_weight_gradient:  // dweight[m, n] = dy[k, m] x[k, n]
+      return {extent(program, tensor(2), 1, which),
+              extent(program, tensor(2), 2, which),
+              rows_of_expert(program, tensor(0), which),
+              extent(program, tensor(2), 0, which)};
     default:
       throw std::logic_error("gemm_extents: not a matrix product");
   }
@@ -62,6 +91,7 @@ cost::AttentionShape attention_shape(const Program& program, const Op& op, Exten
   shape.query_tokens = Tokens(extent(program, q, program::kSequenceDim, which));
   shape.key_tokens = Tokens(extent(program, k, program::kSequenceDim, which));
   shape.head_dim = extent(program, q, 4, which);
+  shape.value_dim = extent(program, operands[2].ref.tensor, 3, which);
   shape.causal = op.causal;
   // Where ranks own parts of the queries, the rank of the last part is the slowest.
   shape.first_query = shape.key_tokens - shape.query_tokens;
@@ -175,7 +205,11 @@ Flops executed_flops(const Program& program, const Op& op) {
 ModelFlops model_flops(const Program& program, const Op& op) {
   switch (program::info(op.function).family) {
     case Family::gemm: {
-      const Flops flops = gemm_flops(gemm_extents(program, op, Extents::logical));
+      const GemmExtents extents = gemm_extents(program, op, Extents::logical);
+      const Flops flops =
+          op.routed_rows == 0
+              ? gemm_flops(extents)
+              : routed_flops(op, extents, op.function == Function::grouped_gemm_weight_gradient);
       return {flops, flops};
     }
     case Family::attention: {

@@ -13,11 +13,13 @@
 
 namespace trireme::engine {
 
-/// A matrix product's extents: m tokens (or rows), n outputs, k summed over.
+/// A matrix product's extents: m tokens (or rows), n outputs, k summed over; of a grouped product
+/// those of one of its groups.
 struct GemmExtents {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  std::int64_t groups = 1;
 };
 
 /// Whether extents are one rank's (padding included) or the model's own.

@@ -10,12 +10,32 @@
 
 namespace trireme::plan {
 
+/// The narrow projections of latent attention.
+struct LatentParameters {
+  LinearParameters query_down;  // with a narrow query vector
+  NormParameters query_norm;    // likewise
+  LinearParameters query_up;    // from the input itself without one
+  LinearParameters kv_down;     // the narrow vector and the shared part of the keys
+  NormParameters kv_norm;
+  LinearParameters kv_up;
+};
+
 struct AttentionParameters {
   Unit unit;
   NormParameters norm;
+  LatentParameters latent;     // of a model that has it: no qkv then
   LinearParameters qkv;        // packed; the queries alone where keys and values have their own
   LinearParameters key_value;  // sequence_gather only
   LinearParameters output;
+};
+
+/// What latent attention leaves besides.
+struct LatentTensors {
+  Ref query_low;
+  Ref query_low_normed;
+  Ref kv_low;
+  Ref kv_narrow;  // the part of kv_low that is normed
+  Ref kv_low_normed;
 };
 
 /// What the forward pass leaves for the backward pass; of a recomputed layer, the second time.
@@ -31,6 +51,7 @@ struct AttentionTensors {
   Ref o_tokens;  // as the output projection reads it
   Ref log_sum_exp;
   Ref key_value;  // of a ring: the block of keys and values with which it goes backward
+  LatentTensors latent;
 };
 
 /// One row per lowering: what it declares, and what it emits going forward and backward.
@@ -56,6 +77,10 @@ struct AttentionLoweringInfo {
 
 [[nodiscard]] const AttentionLoweringInfo& attention_lowering(AttentionLowering kind);
 
+/// The row for a plan: of a model with latent attention its own, whatever splits heads or tokens.
+[[nodiscard]] const AttentionLoweringInfo& attention_lowering(const Plan& plan);
+
+extern const AttentionLoweringInfo kAttentionLatent;
 extern const AttentionLoweringInfo kAttentionMegatron;
 extern const AttentionLoweringInfo kAttentionUlysses;
 extern const AttentionLoweringInfo kAttentionSequenceGather;

@@ -80,24 +80,15 @@ Ref summed_packed(Step& step, Ref repeated) {
   return packed;
 }
 
-/// An exchange back to tokens whose result is unpacked into `to`.
-void exchange_into(Step& step, Ref from, Ref to, std::string_view label) {
-  const program::Tensor heads = step.b.tensor(from.tensor);
-  const Ref received = step.buffer(
-      "receive buffer of the exchange to tokens", heads.shape, by_tokens(step, heads.layout));
-  emit_exchange(step, label, from, received);
-  step.b.emit(Function::copy, "unpack heads by peer", {read(received), write(to)});
-}
-
-/// The same for gradients of heads that were repeated: they are summed into `to`.
+/// An exchange back of the gradients of heads that were repeated: they are summed into `to`.
 void exchange_and_sum_into(
     Step& step, Ref from, Ref to, std::string_view label, std::string_view repeated_name) {
   if (!repeats_heads(step)) {
-    return exchange_into(step, from, to, label);
+    return to_tokens_into(step, from, to, label);
   }
   const program::Tensor heads = step.b.tensor(from.tensor);
   const Ref repeated = step.value(repeated_name, heads.shape, by_tokens(step, heads.layout));
-  exchange_into(step, from, repeated, label);
+  to_tokens_into(step, from, repeated, label);
   step.b.emit(Function::sum_repeated_heads, label, {read(repeated), write(to)});
 }
 
@@ -111,7 +102,7 @@ Ref separate_gradient(Step& step, const AttentionTensors& saved, Ref d_o) {
   const Ref packed =
       step.value("qkv gradient, exchanged", packed_qkv_shape(step), by_tokens(step, q.layout));
   const QueryKeyValue tokens = unpack(step, packed);
-  exchange_into(
+  to_tokens_into(
       step, heads.q, regrouped_queries(step, tokens.q, "q gradient"), "q gradient, exchanged");
   exchange_and_sum_into(
       step, heads.k, tokens.k, "k gradient, exchanged", "k gradient of repeated heads");
@@ -149,6 +140,14 @@ Ref to_tokens(Step& step, Ref heads, std::string_view name) {
   const Ref tokens = step.value(name, from.shape, layout);
   b.emit(Function::copy, "unpack heads by peer", {read(received), write(tokens)});
   return tokens;
+}
+
+void to_tokens_into(Step& step, Ref from, Ref to, std::string_view label) {
+  const program::Tensor heads = step.b.tensor(from.tensor);
+  const Ref received = step.buffer(
+      "receive buffer of the exchange to tokens", heads.shape, by_tokens(step, heads.layout));
+  emit_exchange(step, label, from, received);
+  step.b.emit(Function::copy, "unpack heads by peer", {read(received), write(to)});
 }
 
 QueryKeyValue qkv_to_heads(Step& step, Ref packed) {

@@ -19,6 +19,9 @@ namespace trireme::plan {
 /// The way back.
 [[nodiscard]] Ref to_tokens(Step& step, Ref heads, std::string_view name);
 
+/// As `to_tokens` into what the caller declared, of a group of more than one rank.
+void to_tokens_into(Step& step, Ref heads, Ref tokens, std::string_view label);
+
 /// The backward pass of the kernel, given the gradient of its output: the gradients of queries,
 /// keys and values at this rank's tokens, packed as the projection wrote them.
 [[nodiscard]] Ref qkv_gradient(Step& step, const AttentionTensors& saved, Ref d_o);

@@ -149,8 +149,10 @@ void emit_rotary_backward(Step& step, Ref dq, Ref dk) {
 
 PartialAttention emit_block_attention(Step& step, Ref q_ref, Ref k, Ref v) {
   const program::Tensor q = step.b.tensor(q_ref.tensor);
+  constexpr int kHeadDim = 4;
+  const program::Dim value_dim = step.b.tensor(v.tensor).shape[3];
   PartialAttention result;
-  result.o = step.value("attention output", q.shape, q.layout);
+  result.o = step.value("attention output", q.shape.with(kHeadDim, value_dim), q.layout);
   result.log_sum_exp = step.value(
       "log-sum-exp", {q.shape[0], q.shape[1], q.shape[2], q.shape[3]}, q.layout, ElementType::fp32);
   program::Op& op =

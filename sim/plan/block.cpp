@@ -16,8 +16,9 @@ NormParameters declare_norm(Step& step,
                             program::IndexMask varies,
                             std::string_view weight_name,
                             std::string_view bias_name,
-                            Unit& unit) {
-  const Shape shape{step.hidden()};
+                            Unit& unit,
+                            std::optional<program::Dim> width) {
+  const Shape shape{width.value_or(step.hidden())};
   NormParameters norm;
   norm.weight = parameters.declare(
       weight_name, Component::norm, varies, shape, Layout(), token_axes(step.plan));

@@ -39,13 +39,15 @@ struct LinearParameters {
 /// Axes over which ranks see different tokens between blocks.
 [[nodiscard]] AxisMask token_axes(const Plan& plan);
 
-/// A norm over the hidden dimension, used between blocks. Adds its parameters to `unit`.
+/// A norm of each rank's own tokens, over the hidden dimension or `width`. Adds its parameters to
+/// `unit`.
 [[nodiscard]] NormParameters declare_norm(Step& step,
                                           Parameters& parameters,
                                           program::IndexMask varies,
                                           std::string_view weight_name,
                                           std::string_view bias_name,
-                                          Unit& unit);
+                                          Unit& unit,
+                                          std::optional<program::Dim> width = {});
 
 /// y = norm(x); the caller declares y.
 void emit_norm(Step& step, Parameters& parameters, const NormParameters& norm, Ref x, Ref y);

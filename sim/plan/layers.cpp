@@ -6,14 +6,40 @@ namespace trireme::plan {
 
 using program::Index;
 
-std::vector<LayerRun> layer_runs(const Plan& plan, std::int64_t first, std::int64_t layers) {
+namespace {
+
+/// `run` cut where layers with experts begin; units that have both kinds stand alone.
+std::vector<LayerRun> by_kind(const LayerRun& run, std::int64_t with_experts) {
+  const std::int64_t end = run.first + run.size * run.units;
+  if (with_experts <= run.first || with_experts >= end) {
+    return {run};
+  }
+  const std::int64_t before = (with_experts - run.first) / run.size;
+  const std::int64_t both = (with_experts - run.first) % run.size == 0 ? 0 : 1;
+  const auto units = [&](std::int64_t first, std::int64_t count) {
+    return LayerRun{run.first + first * run.size, run.size, count, run.again};
+  };
+  return {units(0, before), units(before, both), units(before + both, run.units - before - both)};
+}
+
+}  // namespace
+
+std::vector<LayerRun> layer_runs(const Plan& plan,
+                                 std::int64_t first,
+                                 std::int64_t layers,
+                                 std::int64_t dense) {
   using Again = LayerRun::Again;
   const std::int64_t number = plan.recompute_number;
   std::vector<LayerRun> runs;
   const auto add = [&](LayerRun run) {
-    if (run.units > 0 && run.size > 0) {
-      run.first += first;
-      runs.push_back(run);
+    if (run.units <= 0 || run.size <= 0) {
+      return;
+    }
+    run.first += first;
+    for (const LayerRun& part : by_kind(run, dense)) {
+      if (part.units > 0) {
+        runs.push_back(part);
+      }
     }
   };
   if (!plan.recompute_layers) {
@@ -41,7 +67,7 @@ std::vector<LayerRun> layer_runs(const Plan& plan, std::int64_t first, std::int6
 std::int64_t recomputed_layers(const Plan& plan) {
   std::int64_t layers = 0;
   for (std::int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
-    for (const LayerRun& run : layer_runs(plan, 0, plan.layers_of_chunk(chunk))) {
+    for (const LayerRun& run : layer_runs(plan, 0, plan.layers_of_chunk(chunk), 0)) {
       const std::int64_t of_unit = run.again == LayerRun::Again::all    ? run.size
                                    : run.again == LayerRun::Again::last ? 1
                                                                         : 0;
@@ -51,13 +77,24 @@ std::int64_t recomputed_layers(const Plan& plan) {
   return layers;
 }
 
-LayerParameters declare_layers(Step& step, Parameters& parameters) {
-  LayerParameters layer;
+LayerParameters declare_layers(Step& step,
+                               Parameters& parameters,
+                               std::int64_t layers,
+                               std::int64_t dense) {
+  LayerParameters all;
   step.b.set_component(Component::attention);
-  layer.attention = attention_lowering(step.plan.attention).declare(step, parameters);
+  all.attention = attention_lowering(step.plan).declare(step, parameters);
+  if (dense > 0) {
+    all.kinds.push_back({0, dense, &mlp_lowering(step.plan.mlp), {}});
+  }
+  if (dense < layers) {
+    all.kinds.push_back({dense, layers - dense, &kMlpExperts, {}});
+  }
   step.b.set_component(Component::mlp);
-  layer.mlp = mlp_lowering(step.plan.mlp).declare(step, parameters);
-  return layer;
+  for_each_kind(parameters, all.kinds, [&](LayerKind& kind) {
+    kind.mlp_parameters = kind.mlp->declare(step, parameters);
+  });
+  return all;
 }
 
 Layers::Layers(Step& step,
@@ -67,18 +104,24 @@ Layers::Layers(Step& step,
                std::int64_t layers)
     : step_(step),
       parameters_(parameters),
-      attention_(attention_lowering(step.plan.attention)),
-      mlp_(mlp_lowering(step.plan.mlp)),
-      runs_(layer_runs(step.plan, first, layers)),
-      attention_parameters_(of_layer.attention),
-      mlp_parameters_(of_layer.mlp) {}
+      attention_(attention_lowering(step.plan)),
+      runs_(layer_runs(step.plan, first, layers, of_layer.experts_from())),
+      attention_parameters_(of_layer.attention) {
+  for (const LayerKind& kind : of_layer.kinds) {
+    kinds_.push_back({&kind, {}, {}});
+  }
+}
+
+std::size_t Layers::kind_number(const LayerRun& run, std::int64_t i) const {
+  return kinds_.size() > 1 && run.first + i >= kinds_.back().of->first ? 1 : 0;
+}
 
 NextUse Layers::attention_next(Phase phase, std::int64_t layers_on) const {
   return {&attention_parameters_.unit, phase, Component::attention, static_cast<int>(layers_on)};
 }
 
-NextUse Layers::mlp_next(Phase phase, std::int64_t layers_on) const {
-  return {&mlp_parameters_.unit, phase, Component::mlp, static_cast<int>(layers_on)};
+NextUse Layers::mlp_next(const Kind& kind, Phase phase, std::int64_t layers_on) {
+  return {&kind.of->mlp_parameters.unit, phase, Component::mlp, static_cast<int>(layers_on)};
 }
 
 NextUse Layers::enters_backward(const LayerRun& run, std::int64_t layers_on) const {
@@ -90,7 +133,7 @@ NextUse Layers::enters_backward(const LayerRun& run, std::int64_t layers_on) con
     case LayerRun::Again::nothing:
       break;
   }
-  return mlp_next(Phase::backward, layers_on);
+  return mlp_next(kind_of(run, run.size - 1), Phase::backward, layers_on);
 }
 
 NextUse Layers::first_backward(int layers_on) const {
@@ -115,18 +158,20 @@ void Layers::emit_unit_forward(const LayerRun& run, const NextUse* after) {
     const bool last = i + 1 == run.size;
     const bool again =
         run.again == LayerRun::Again::all || (run.again == LayerRun::Again::last && last);
+    Kind& kind = kind_of(run, i);
     step_.b.shifted(Index::layer, i, [&] {
-      emit_alike(again ? Body::forward_unsaved : Body::forward, [&] {
+      emit_alike(kind, again ? Body::forward_unsaved : Body::forward, [&] {
         step_.b.set_phase(Phase::forward);
         step_.b.begin_segment("layer forward");
         step_.runs_again = again;
         const Tensors left =
-            emit_blocks(residual_,
+            emit_blocks(kind,
+                        residual_,
                         Ref(residual_).at(Index::layer, 1),
                         after != nullptr && last ? *after : attention_next(Phase::forward, 1));
         step_.runs_again = false;
         if (!again) {
-          saved_ = left;
+          kind.saved = left;
         }
       });
     });
@@ -134,17 +179,17 @@ void Layers::emit_unit_forward(const LayerRun& run, const NextUse* after) {
 }
 
 /// Both blocks of a layer. `next` is the work after them.
-Layers::Tensors Layers::emit_blocks(Ref x, Ref out, const NextUse& next) {
+Layers::Tensors Layers::emit_blocks(const Kind& kind, Ref x, Ref out, const NextUse& next) {
   program::Builder& b = step_.b;
   Tensors left;
   b.set_component(Component::attention);
-  parameters_.gather(attention_parameters_.unit, mlp_next(b.phase()));
+  parameters_.gather(attention_parameters_.unit, mlp_next(kind, b.phase()));
   const Ref between =
       step_.value("residual stream between blocks", step_.hidden_shape(), step_.between_blocks());
   left.attention = attention_.forward(step_, parameters_, attention_parameters_, x, between);
   b.set_component(Component::mlp);
-  parameters_.gather(mlp_parameters_.unit, next);
-  left.mlp = mlp_.forward(step_, parameters_, mlp_parameters_, between, out);
+  parameters_.gather(kind.of->mlp_parameters.unit, next);
+  left.mlp = kind.of->mlp->forward(step_, parameters_, kind.of->mlp_parameters, between, out);
   return left;
 }
 
@@ -169,7 +214,10 @@ void Layers::emit_backward(const NextUse& after) {
 
 void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
   const bool all = run.again == LayerRun::Again::all;
-  std::vector<Tensors> saved(static_cast<std::size_t>(run.size), saved_);
+  std::vector<Tensors> saved;
+  for (std::int64_t i = 0; i < run.size; ++i) {
+    saved.push_back(kind_of(run, i).saved);
+  }
   std::int64_t now = run.size;  // the layer above the unit was the last to go backward
   const auto at_layer = [&](std::int64_t i, auto emit) {
     parameters_.move_layer(static_cast<int>(i - now));
@@ -177,7 +225,8 @@ void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
     step_.b.shifted(Index::layer, i, emit);
   };
   const auto run_again = [&](std::int64_t i, bool first, const NextUse& next) {
-    at_layer(i, [&] { saved[static_cast<std::size_t>(i)] = emit_again(first, next); });
+    at_layer(
+        i, [&] { saved[static_cast<std::size_t>(i)] = emit_again(kind_of(run, i), first, next); });
   };
   for (std::int64_t i = 0; all && i < run.size; ++i) {
     step_.b.begin_segment(i + 1 < run.size ? "layer again" : "layer backward");
@@ -193,26 +242,28 @@ void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
       run_again(i, true, {});
     }
     at_layer(i, [&] {
-      NextUse next = i > 0 ? mlp_next(Phase::backward, -1) : after;
+      NextUse next = i > 0 ? mlp_next(kind_of(run, i - 1), Phase::backward, -1) : after;
       next.after_recompute = i > 0 ? all : after.after_recompute;
-      emit_layer_backward(saved[static_cast<std::size_t>(i)], all || alone, next);
+      emit_layer_backward(kind_of(run, i), saved[static_cast<std::size_t>(i)], all || alone, next);
     });
   }
 }
 
 /// The forward pass of a layer before its backward pass. `next` is the work after it: none where
 /// the same layer goes backward.
-Layers::Tensors Layers::emit_again(bool first_of_unit, const NextUse& next) {
+Layers::Tensors Layers::emit_again(Kind& kind, bool first_of_unit, const NextUse& next) {
   Tensors left;
-  emit_alike(Body::again, [&] {
-    program::Builder& b = step_.b;
-    b.set_phase(Phase::recompute);
-    b.set_component(Component::mlp);
-    const TensorId stream =
+  program::Builder& b = step_.b;
+  b.set_phase(Phase::recompute);
+  b.set_component(Component::mlp);
+  if (again_ == program::kNoTensor) {  // one stream through both kinds of layers
+    again_ =
         step_.value("residual stream, recomputed", step_.hidden_shape(), step_.between_blocks());
-    const Ref x = first_of_unit ? Ref(residual_) : Ref(stream);
-    const Ref out = Ref(stream).at(Index::layer, 1);
-    left = emit_blocks(x, out, next);
+  }
+  emit_alike(kind, Body::again, [&] {
+    const Ref x = first_of_unit ? Ref(residual_) : Ref(again_);
+    const Ref out = Ref(again_).at(Index::layer, 1);
+    left = emit_blocks(kind, x, out, next);
     if (next.unit == nullptr) {
       b.keep({out}, "pytorch, torch/utils/checkpoint.py: the recomputed output is not used");
     }
@@ -220,24 +271,27 @@ Layers::Tensors Layers::emit_again(bool first_of_unit, const NextUse& next) {
   return left;
 }
 
-void Layers::emit_layer_backward(const Tensors& saved, bool again, const NextUse& next) {
-  emit_alike(again ? Body::backward_of_again : Body::backward, [&] {
+void Layers::emit_layer_backward(Kind& kind,
+                                 const Tensors& saved,
+                                 bool again,
+                                 const NextUse& next) {
+  emit_alike(kind, again ? Body::backward_of_again : Body::backward, [&] {
     program::Builder& b = step_.b;
     b.set_phase(Phase::backward);
     b.set_component(Component::mlp);
     parameters_.set_after_recompute(again);
     NextUse attention = attention_next(Phase::backward);
     attention.after_recompute = again;
-    parameters_.gather(mlp_parameters_.unit, attention);
+    parameters_.gather(kind.of->mlp_parameters.unit, attention);
     const Ref d_between = step_.value(
         "residual stream gradient between blocks", step_.hidden_shape(), step_.between_blocks());
-    mlp_.backward(step_,
-                  parameters_,
-                  mlp_parameters_,
-                  saved.mlp,
-                  Ref(d_residual_).at(Index::layer, 1),
-                  d_between);
-    parameters_.finish_backward(mlp_parameters_.unit);
+    kind.of->mlp->backward(step_,
+                           parameters_,
+                           kind.of->mlp_parameters,
+                           saved.mlp,
+                           Ref(d_residual_).at(Index::layer, 1),
+                           d_between);
+    parameters_.finish_backward(kind.of->mlp_parameters.unit);
     b.set_component(Component::attention);
     parameters_.gather(attention_parameters_.unit, next);
     attention_.backward(

@@ -406,7 +406,7 @@ Degrees degrees_of(const Plan& plan) {
   Degrees degrees;
   degrees.query_heads = plan.model.heads;
   degrees.kv_heads = plan.model.kv_heads;
-  degrees.mlp_width = plan.model.mlp_width;
+  degrees.mlp_width = plan.model.dense_layers() > 0 ? plan.model.mlp_width : 0;
   degrees.vocabulary = plan.model.vocabulary;
   degrees.tensor_shards_sequence = plan.sequence_sharded;
   degrees.sequence = plan.sequence;
@@ -521,12 +521,6 @@ struct ModelFeature {
 };
 
 constexpr std::array kFeaturesNotModelled = {
-    ModelFeature{
-        "mixture of experts",
-        [](const config::ModelSpec& model, std::int64_t) { return model.experts.has_value(); }},
-    ModelFeature{
-        "multi-head latent attention",
-        [](const config::ModelSpec& model, std::int64_t) { return model.latent.has_value(); }},
     ModelFeature{"a sliding window shorter than the sequence",
                  [](const config::ModelSpec& model, std::int64_t sequence) {
                    return model.sliding_window && model.sliding_window->tokens < sequence;
@@ -645,6 +639,8 @@ void check_rules(const Plan& plan, Feasibility& feasibility) {
   }
   check_heads_modelled(plan, feasibility);
   check_pipeline(plan, feasibility);
+  check_latent(plan, feasibility);
+  check_experts(plan, feasibility);
   if (plan.loss == config::LossKind::vocabulary_parallel && plan.model.vocabulary > 0 &&
       !plan.vocabulary_parallel()) {
     feasibility.refusals.push_back(

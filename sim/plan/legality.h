@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/config/study_spec.h"
 #include "sim/core/feasibility.h"
@@ -69,6 +70,13 @@ struct LegalityStack {
 
 /// Appends a refusal for every rule that the plan breaks.
 void check_rules(const Plan& plan, Feasibility& feasibility);
+
+/// The rules of experts and of latent attention among them.
+void check_experts(const Plan& plan, Feasibility& feasibility);
+void check_latent(const Plan& plan, Feasibility& feasibility);
+
+/// What is assumed of a model with experts, in sentences; none for others.
+[[nodiscard]] std::vector<std::string> remarks_on_experts(const Plan& plan);
 
 /// Appends a refusal for every option of the specification that no lowering models yet.
 void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility);

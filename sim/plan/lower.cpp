@@ -31,8 +31,17 @@ program::Mesh mesh_of(const Plan& plan) {
   mesh.add_axis(tensor_only ? "tensor" : "sequence", plan.group_degree);
   mesh.add_axis("exchange", plan.exchange_degree);
   mesh.add_axis("ring", plan.ring_degree);
-  mesh.add_axis("data", plan.data_degree);
+  const std::int64_t with_experts = plan.model.experts ? plan.expert_data_degree() : 1;
+  if (with_experts > 1) {
+    mesh.add_axis("expert", with_experts);
+    mesh.add_axis("data", plan.data_degree / with_experts);
+  } else {
+    mesh.add_axis("data", plan.data_degree);
+  }
   if (plan.pipeline_degree > 1) {
+    if (with_experts == 1) {
+      mesh.add_axis("data", 1);
+    }
     mesh.set_stage_axis(mesh.add_axis("pipeline", plan.pipeline_degree));
   }
   if (!plan.placement.empty()) {
@@ -84,7 +93,8 @@ class StepEmitter {
   };
 
   void declare() {
-    layer_parameters_ = declare_layers(step_, parameters_);
+    layer_parameters_ = declare_layers(
+        step_, parameters_, stage_.layers(), stage_.dense_layers(step_.plan.model.dense_layers()));
     if (has_vocabulary_ && stage_.has_first_layer()) {
       b_.set_component(Component::embedding);
       embedding_parameters_ = declare_embedding(step_, parameters_);
@@ -131,7 +141,7 @@ class StepEmitter {
   void begin_step() {
     b_.set_phase(Phase::optimizer);
     b_.set_component(Component::optimizer);
-    b_.repeat(Index::layer, 0, 1, stage_.layers(), [&] {
+    for_each_layer(step_, parameters_, layer_parameters_, [&] {
       b_.begin_segment("zero the gradients of a layer");
       parameters_.zero_gradients(program::kPerLayer);
     });
@@ -271,7 +281,7 @@ class StepEmitter {
     b_.set_phase(Phase::backward);
     b_.set_component(Component::optimizer);
     sum_tied_gradients();
-    b_.repeat(Index::layer, 0, 1, stage_.layers(), [&] {
+    for_each_layer(step_, parameters_, layer_parameters_, [&] {
       b_.begin_segment("reduce the gradients of a layer");
       parameters_.reduce_step(program::kPerLayer);
     });
@@ -313,7 +323,7 @@ class StepEmitter {
     const TensorId partial = b_.declare(spec);
     b_.begin_segment("start the gradient norm");
     b_.emit(Function::zero, "zero the norm", {write(partial)});
-    b_.repeat(Index::layer, 0, 1, stage_.layers(), [&] {
+    for_each_layer(step_, parameters_, layer_parameters_, [&] {
       b_.begin_segment("norm of a layer's gradients");
       parameters_.add_square_sums(program::kPerLayer, partial);
     });
@@ -328,7 +338,7 @@ class StepEmitter {
   void optimize(TensorId norm) {
     b_.set_phase(Phase::optimizer);
     b_.set_component(Component::optimizer);
-    b_.repeat(Index::layer, 0, 1, stage_.layers(), [&] {
+    for_each_layer(step_, parameters_, layer_parameters_, [&] {
       b_.begin_segment("optimizer of a layer");
       parameters_.optimize(program::kPerLayer, norm);
     });
@@ -411,6 +421,10 @@ const AttentionLoweringInfo& attention_lowering(AttentionLowering kind) {
   return attention_lowerings()[static_cast<std::size_t>(kind)];
 }
 
+const AttentionLoweringInfo& attention_lowering(const Plan& plan) {
+  return plan.model.latent ? kAttentionLatent : attention_lowering(plan.attention);
+}
+
 std::span<const MlpLoweringInfo> mlp_lowerings() {
   static const std::array kRows = {kMlpMegatron, kMlpReplicated, kMlpTiled};
   return kRows;
@@ -429,9 +443,15 @@ std::span<const LoweringInfo> lowering_table() {
     for (const auto& row : context_lowerings()) {
       rows.push_back({"ring", row.name, row.description, row.bibliography_key});
     }
+    rows.push_back({"attention",
+                    kAttentionLatent.name,
+                    kAttentionLatent.description,
+                    kAttentionLatent.bibliography_key});
     for (const auto& row : mlp_lowerings()) {
       rows.push_back({"mlp", row.name, row.description, row.bibliography_key});
     }
+    rows.push_back(
+        {"mlp", kMlpExperts.name, kMlpExperts.description, kMlpExperts.bibliography_key});
     for (const auto& row : loss_lowerings()) {
       rows.push_back({"loss", row.name, row.description, row.bibliography_key});
     }

@@ -15,6 +15,22 @@ struct MlpParameters {
   NormParameters norm;
   LinearParameters up;  // SwiGLU: gate and up interleaved, [2f, h]
   LinearParameters down;
+  // Of a layer with experts: `up` and `down` are theirs, [E, 2f, h] and [E, h, f].
+  LinearParameters router;
+  LinearParameters shared_up;
+  LinearParameters shared_down;
+};
+
+/// What a layer with experts leaves besides; `up` and `activation` of MlpTensors are then those of
+/// the shared experts.
+struct ExpertTensors {
+  Ref logits;      // [B, S, E]
+  Ref ids;         // [B, S, k]
+  Ref weights;     // [B, S, k]
+  Ref slots;       // tokens where the experts are, [R, E, C, h]
+  Ref up;          // [R, E, C, f, 2]
+  Ref activation;  // [R, E, C, f]
+  Ref output;      // back where the tokens are, [R, E, C, h]
 };
 
 /// What the forward pass leaves for the backward pass.
@@ -23,6 +39,7 @@ struct MlpTensors {
   Ref normed;
   Ref up;          // [B, S, f], with SwiGLU [B, S, f, 2]
   Ref activation;  // [B, S, f]
+  ExpertTensors experts;
 };
 
 struct MlpLoweringInfo {
@@ -47,6 +64,7 @@ struct MlpLoweringInfo {
 
 [[nodiscard]] const MlpLoweringInfo& mlp_lowering(MlpLowering kind);
 
+extern const MlpLoweringInfo kMlpExperts;
 extern const MlpLoweringInfo kMlpMegatron;
 extern const MlpLoweringInfo kMlpReplicated;
 extern const MlpLoweringInfo kMlpTiled;

@@ -61,8 +61,8 @@ class OperandList {
   [[nodiscard]] std::span<const Operand> span() const { return {operand_.data(), count_}; }
 
  private:
-  // A layer has up to 14 parameters (naive gather, all biases), of which the optimizer takes five
-  // operands each.
+  // A layer has up to 17 parameters (latent attention and experts with LayerNorm), of which the
+  // optimizer takes five operands each.
   std::array<Operand, 96> operand_{};
   std::size_t count_ = 0;
 };
@@ -116,6 +116,7 @@ ParameterId Parameters::declare(std::string_view name,
   Parameter parameter;
   parameter.component = component;
   parameter.varies = varies;
+  parameter.layers = varies == program::kPerLayer ? layers_ : program::LayerRange{};
   parameter.reduce_axes = partial_over;
   // Tensor-parallel ranks hold different parameters, or copies that they update alike: only the
   // ranks that split tokens between whole parameters shard them.
@@ -137,6 +138,7 @@ ParameterId Parameters::declare(std::string_view name,
   spec.name = name;
   spec.component = component;
   spec.varies = varies;
+  spec.layers = parameter.layers;
   spec.shape = shape;
   spec.resident = true;
   spec.pad_multiple = pad_multiple;
@@ -205,7 +207,8 @@ void Parameters::for_each_group(std::span<const ParameterId> ids,
 std::span<const ParameterId> Parameters::ids_that_vary(program::IndexMask varies) {
   scratch_.clear();
   for (std::size_t i = 0; i < parameter_.size(); ++i) {
-    if (parameter_[i].varies == varies) {
+    const bool in_layers = parameter_[i].layers.count == 0 || parameter_[i].layers == layers_;
+    if (parameter_[i].varies == varies && in_layers) {
       scratch_.push_back(static_cast<ParameterId>(i));
     }
   }

@@ -34,6 +34,7 @@ struct Parameter {
   const ShardingInfo* sharding = nullptr;
   Component component = Component::attention;
   program::IndexMask varies = program::kPerStep;
+  program::LayerRange layers;                        // that have it; all of them without a count
   AxisMask shard_axes = 0;                           // what sharding shards over
   AxisMask reduce_axes = 0;                          // what gradients are partial over
   TensorId stored = program::kNoTensor;              // resident: whole, or a shard
@@ -58,7 +59,7 @@ using ParameterId = std::uint8_t;
 /// The parameters that are gathered, and whose gradients are reduced, together: those of a block.
 class Unit {
  public:
-  static constexpr std::size_t kMost = 8;
+  static constexpr std::size_t kMost = 12;
 
   void add(ParameterId id) {
     ensure(count_ < id_.size(), "unit: too many parameters");
@@ -90,9 +91,14 @@ class Parameters {
  public:
   explicit Parameters(Step& step);
 
-  /// Declares a parameter [rows, columns] (or [rows]) with its gradient and optimizer states.
-  /// `layout`: how the lowering splits it over the group; `partial_over`: the axes over which ranks
-  /// see other tokens, so that their gradients are partial sums.
+  /// The layers that what is declared from here on belongs to, and that per-layer work is for; all
+  /// without a count.
+  void set_layers(program::LayerRange layers) { layers_ = layers; }
+
+  /// Declares a parameter [rows, columns] (or [rows], or [experts, rows, columns]) with its
+  /// gradient and optimizer states. `layout`: how the lowering splits it over the group;
+  /// `partial_over`: the axes over which ranks see other tokens, so that their gradients are
+  /// partial sums.
   ParameterId declare(std::string_view name,
                       Component component,
                       program::IndexMask varies,
@@ -221,6 +227,7 @@ class Parameters {
   std::vector<Bucket> under_way_;
   program::Builder::Ends micro_batch_;
   bool after_recompute_ = false;
+  program::LayerRange layers_;
 };
 
 }  // namespace trireme::plan

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,13 @@ struct ModelShape {
   bool output_bias = false;
   bool mlp_bias = false;
   bool tied_embeddings = false;
+  std::optional<config::LatentAttention> latent;
+  /// In the place of the MLP, of all layers but the first `dense_layers`.
+  std::optional<config::Experts> experts;
+
+  [[nodiscard]] std::int64_t dense_layers() const {
+    return experts ? std::min(experts->dense_layers, layers) : layers;
+  }
 };
 
 struct Plan {
@@ -71,6 +79,15 @@ struct Plan {
   config::KvRepeat kv_repeat = config::KvRepeat::minimal;
   config::RingImplementation ring = config::RingImplementation::ring_flash_attention;
   config::RingOrder order = config::RingOrder::contiguous;
+
+  /// Ranks that one layer's experts are spread over: neighbours, whole groups where experts are
+  /// not split over the group themselves.
+  std::int64_t expert_degree = 1;
+  /// Whether a group that splits the MLP's features splits those of every expert too.
+  bool expert_tensor = true;
+  /// Slots of an expert over its mean number of tokens; tokens beyond are dropped. 0: none is, and
+  /// routing is balanced.
+  double expert_capacity = 0;
 
   std::int64_t zero_stage = 0;
   config::ZeroScope zero_scope = config::ZeroScope::all;
@@ -158,6 +175,12 @@ struct Plan {
   [[nodiscard]] std::int64_t layers_of_chunk(std::int64_t chunk) const {
     return chunk_layers.empty() ? model.layers / chunks()
                                 : chunk_layers[static_cast<std::size_t>(chunk)];
+  }
+
+  /// The part of the data-parallel ranks that experts are spread over.
+  [[nodiscard]] std::int64_t expert_data_degree() const {
+    const bool split = mlp == MlpLowering::megatron && expert_tensor;
+    return split ? expert_degree : std::max<std::int64_t>(1, expert_degree / group_degree);
   }
 
   /// Whether the embedding and the head are split along the vocabulary: they follow the MLP.

@@ -33,6 +33,8 @@ ModelShape shape_of(const config::ModelSpec& spec) {
   model.output_bias = spec.attention_bias == config::BiasKind::all;
   model.mlp_bias = spec.mlp_bias;
   model.tied_embeddings = spec.tied_embeddings;
+  model.latent = spec.latent;
+  model.experts = spec.experts;
   return model;
 }
 
@@ -173,6 +175,26 @@ config::RingImplementation ring_implementation(const config::PlanSpec& spec) {
                                                : RingImplementation::ring_flash_attention);
 }
 
+/// Each expert's features are split as those of the MLP, or whole.
+/// Source: megatron-lm, megatron/core/parallel_state.py, expert_tensor_parallel_size: as the
+/// tensor-parallel size by default
+void resolve_experts(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
+  plan.expert_degree = spec.experts.degree;
+  plan.expert_capacity = spec.experts.capacity_factor.value_or(0);
+  const std::int64_t group = plan.mlp == MlpLowering::megatron ? plan.group_degree : 1;
+  const std::int64_t split =
+      spec.experts.tensor_parallel ? spec.experts.tensor_parallel->value : group;
+  plan.expert_tensor = split > 1 || group == 1;
+  if (split != 1 && split != group) {
+    refuse(feasibility,
+           "expert-tensor-degree",
+           fmt::format("expert_parallel.tensor_parallel {}: experts are whole (1) or split as the "
+                       "MLP is ({})",
+                       split,
+                       group));
+  }
+}
+
 void check_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
   if (spec.ulysses > 1 && spec.sequence_gather > 1) {
     refuse(feasibility,
@@ -277,7 +299,11 @@ void fill_placement(const config::StudySpec& study,
   for (const auto& placed : spec.placement) {
     const int axis = axis_of(placed.value);
     const std::string_view name = config::word_for(config::kRankGroupWords, placed.value);
-    if (axis < mesh.axes() && mesh.axis(axis).name == name) {
+    if (axis == kDataAxis) {  // where experts are spread over it, two axes
+      for (int part = kDataAxis; part < std::min(mesh.axes(), kPipelineAxis); ++part) {
+        order.push_back(part);
+      }
+    } else if (axis < mesh.axes() && mesh.axis(axis).name == name) {
       order.push_back(axis);
     }
   }
@@ -455,6 +481,7 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.kernel = spec.attention;
   plan.clip_gradients = spec.optimizer.clip_gradients;
 
+  resolve_experts(spec, plan, feasibility);
   fill_pipeline(spec, plan, feasibility);
   fill_batches(study, spec, plan, feasibility);
   fill_chunks(spec, plan, feasibility);

@@ -1,6 +1,7 @@
 // In which order a rank runs the forward and backward passes of its micro batches.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -26,6 +27,12 @@ struct Stage {
 
   [[nodiscard]] std::int64_t layers() const {
     return static_cast<std::int64_t>(layers_of_model.size());
+  }
+
+  /// Of its own layers, those among the model's first `of_model`: they come first.
+  [[nodiscard]] std::int64_t dense_layers(std::int64_t of_model) const {
+    return std::lower_bound(layers_of_model.begin(), layers_of_model.end(), of_model) -
+           layers_of_model.begin();
   }
 
   [[nodiscard]] bool has_first_layer() const { return number == 0; }

@@ -24,7 +24,7 @@ AxisMask wide_axes(const Mesh& mesh, AxisMask group) {
       wide = static_cast<AxisMask>(wide | (group & axis_bit(axis)));
     }
   }
-  return wide == 0 ? group : wide;
+  return wide == 0 ? static_cast<AxisMask>(group & mesh.all_axes()) : wide;
 }
 
 bool same_shape(const Shape& a, const Shape& b) {
@@ -40,7 +40,7 @@ bool same_declaration(const Tensor& a, const Tensor& b) {
   return a.name == b.name && a.part == b.part && a.role == b.role && a.component == b.component &&
          a.type == b.type && a.storage == b.storage && a.resident == b.resident &&
          a.varies == b.varies && a.pad_multiple == b.pad_multiple && a.base == b.base &&
-         a.slice == b.slice && a.block == b.block && a.layout == b.layout &&
+         a.slice == b.slice && a.block == b.block && a.layers == b.layers && a.layout == b.layout &&
          same_shape(a.shape, b.shape);
 }
 
@@ -58,8 +58,8 @@ Builder::Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents
 
 TensorId Builder::add(Tensor tensor) {
   const Mesh& mesh = program_.mesh_;
-  for (int axis = 0; axis < mesh.axes(); ++axis) {
-    if (mesh.size(axis) == 1) {
+  for (int axis = 0; axis < kMaxMeshAxes; ++axis) {
+    if (axis >= mesh.axes() || mesh.size(axis) == 1) {
       tensor.layout = tensor.layout.with(axis_bit(axis), Placement::replicate());
     }
   }
@@ -106,6 +106,7 @@ TensorId Builder::declare(const TensorSpec& spec) {
   tensor.shape = spec.shape;
   tensor.layout = spec.layout;
   tensor.block = spec.block;
+  tensor.layers = spec.layers;
   return add(tensor);
 }
 

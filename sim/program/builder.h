@@ -33,6 +33,7 @@ struct TensorSpec {
   bool resident = false;
   std::int16_t pad_multiple = 0;
   Block block;
+  LayerRange layers;
 };
 
 /// Whether the compute stream waits for a collective at once, or only where its result is needed.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -278,6 +279,110 @@ void check_return_heads(const AlongAxis& axis) {
   axis.expect(3, returns ? kPartial : axis[0]);
 }
 
+constexpr Placement kSourceShard = Placement::shard(kSourceDim);
+constexpr Placement kExpertShard = Placement::shard(kExpertDim);
+constexpr Placement kSlotFeatureShard = Placement::shard(kSlotFeatureDim);
+constexpr Placement kWeightsOfExperts = Placement::shard(0);  // of a weight [expert, out, in]
+
+/// y = x · weightᵀ, expert by expert; `out` and `in` are the weight's sharded dimensions.
+void check_grouped_gemm(const AlongAxis& axis, Placement out, Placement in) {
+  const Placement x = axis[0];
+  const Placement weight = axis[1];
+  if (weight == kReplicate && (x == kReplicate || x == kSourceShard)) {
+    axis.expect(2, x);
+  } else if (weight == kWeightsOfExperts && x == kExpertShard) {
+    axis.expect(2, x);
+  } else if (weight == out && x == kReplicate) {
+    axis.expect(2, kSlotFeatureShard);
+  } else if (weight == in && x == kSlotFeatureShard) {
+    axis.expect(2, kPartial);
+  } else {
+    axis.refuse(0,
+                fmt::format("it does not fit weight '{}', which is {}",
+                            display_name(axis.tensor(1)),
+                            describe(weight)));
+  }
+}
+
+/// dweight = dyᵀ · x, expert by expert: source ranks are summed.
+void check_grouped_weight_gradient(const AlongAxis& axis) {
+  const Placement dy = axis[0];
+  const Placement x = axis[1];
+  if (dy == kSourceShard && x == kSourceShard) {
+    axis.expect(2, kPartial);
+  } else if (dy == kExpertShard && x == kExpertShard) {
+    axis.expect(2, kWeightsOfExperts);
+  } else if (dy == kSlotFeatureShard && x == kReplicate) {
+    axis.expect(2, kColumnShard);  // dimension 1 of [expert, out, in]: outputs
+  } else if (dy == kReplicate && x == kSlotFeatureShard) {
+    axis.expect(2, Placement::shard(2));
+  } else if (dy == kReplicate && x == kReplicate) {
+    axis.expect(2, kReplicate);
+  } else {
+    axis.refuse(0, fmt::format("it does not fit '{}'", display_name(axis.tensor(1))));
+  }
+}
+
+/// Weights of experts: per token, like the logits; gradients of weights may be partial sums.
+void check_expert_weights(const AlongAxis& axis) {
+  for (std::size_t i = 0; i < axis.count(); ++i) {
+    if (axis[i].partial() || (axis[i].sharded() && !shards_tokens(axis[i]))) {
+      axis.refuse(i, "a router needs whole rows of whole logits");
+    }
+    axis.expect(i, axis[0]);
+  }
+}
+
+/// Where tokens by expert are, given where the tokens are: with the rank that they come from.
+void expect_slots(const AlongAxis& axis, std::size_t slots, Placement tokens) {
+  if (tokens != kReplicate && !shards_tokens(tokens)) {
+    axis.refuse(0, "experts take whole tokens");
+  }
+  const bool by_source = axis[slots].sharded() && axis[slots].dim() == kSourceDim;
+  if (!shards_tokens(tokens) || !by_source) {  // in whatever order axes split the sources
+    axis.expect(slots, shards_tokens(tokens) ? kSourceShard : kReplicate);
+  }
+}
+
+/// From tokens to slots by expert.
+void check_dispatch(const AlongAxis& axis) {
+  const Placement tokens = axis[0];
+  if (axis.count() == 3) {
+    axis.expect(1, tokens);
+    return expect_slots(axis, 2, tokens);
+  }
+  expect_slots(axis, 1, tokens);  // the gradient of a combination
+  axis.expect(2, tokens);
+  axis.expect(3, tokens);
+  expect_slots(axis, 4, tokens);
+  axis.expect(5, tokens);
+}
+
+/// From slots by expert to tokens.
+void check_combine(const AlongAxis& axis) {
+  const std::size_t last = axis.count() - 1;
+  for (std::size_t i = 1; i <= last; ++i) {
+    axis.expect(i, axis[last]);
+  }
+  expect_slots(axis, 0, axis[last]);
+}
+
+/// Keys are placed as each head's part; the part that heads share is whole where heads are split.
+void check_assemble_keys(const AlongAxis& axis) {
+  const Placement heads = axis[0];
+  axis.expect(2, heads);
+  axis.expect(1, heads == kFeatureShard ? kReplicate : heads);
+  if (heads.partial() || (heads.sharded() && heads.dim() > kFeatureDim)) {
+    axis.refuse(0, "keys are put together from whole heads");
+  }
+}
+
+void check_assemble_keys_backward(const AlongAxis& axis) {
+  const Placement heads = axis[0];
+  axis.expect(1, heads);
+  axis.expect(2, heads == kFeatureShard ? kPartial : heads);
+}
+
 void check_embedding_forward(const AlongAxis& axis) {
   const Placement ids = axis[0];
   const Placement table = axis[1];
@@ -477,6 +582,22 @@ void check_axis(const AlongAxis& axis, LayoutRule rule) {
       return check_gemm(axis, kColumnShard, kRowShard);
     case LayoutRule::gemm_weight_gradient:
       return check_weight_gradient(axis);
+    case LayoutRule::grouped_gemm_forward:
+      return check_grouped_gemm(axis, Placement::shard(1), Placement::shard(2));
+    case LayoutRule::grouped_gemm_input_gradient:
+      return check_grouped_gemm(axis, Placement::shard(2), Placement::shard(1));
+    case LayoutRule::grouped_gemm_weight_gradient:
+      return check_grouped_weight_gradient(axis);
+    case LayoutRule::assemble_keys:
+      return check_assemble_keys(axis);
+    case LayoutRule::assemble_keys_backward:
+      return check_assemble_keys_backward(axis);
+    case LayoutRule::expert_weights:
+      return check_expert_weights(axis);
+    case LayoutRule::dispatch:
+      return check_dispatch(axis);
+    case LayoutRule::combine:
+      return check_combine(axis);
     case LayoutRule::attention_forward:
       return check_attention_forward(axis);
     case LayoutRule::attention_backward:
@@ -559,8 +680,25 @@ void check_gemm_shapes(
   }
 }
 
+/// `from` and `to` are [source rank, expert, slot, features...], `weight` is [expert, out, in].
+void check_grouped_gemm_shapes(
+    const Op& op, const Tensor& from, const Tensor& weight, const Tensor& to, int from_dim) {
+  if (weight.shape.rank() != 3 || weight.shape[0].size != from.shape[kExpertDim].size) {
+    refuse_shape(op, weight, "it needs a matrix for each expert of the input");
+  }
+  for (const auto& [tensor, dim] : {std::pair(&from, from_dim), std::pair(&to, 3 - from_dim)}) {
+    if (product_of(tensor->shape, kSlotFeatureDim, tensor->shape.rank()) !=
+        weight.shape[dim].size) {
+      refuse_shape(op, *tensor, "its features do not match the weights");
+    }
+  }
+  if (product_of(from.shape, 0, kSlotFeatureDim) != product_of(to.shape, 0, kSlotFeatureDim)) {
+    refuse_shape(op, to, "its slots do not match the input");
+  }
+}
+
 /// Queries are [batch, sequence, groups, heads per group, head dim], keys [batch, sequence, groups,
-/// head dim].
+/// head dim]; values and outputs may have another head dimension.
 void check_attention_shapes(
     const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& o) {
   if (q.shape.rank() != 5) {
@@ -569,12 +707,13 @@ void check_attention_shapes(
   for (const Tensor* keys : {&k, &v}) {
     if (keys->shape.rank() != 4 || keys->shape[kBatchDim].size != q.shape[kBatchDim].size ||
         keys->shape[kSequenceDim].size != k.shape[kSequenceDim].size ||
-        keys->shape[2].size != q.shape[2].size || keys->shape[3].size != q.shape[4].size) {
+        keys->shape[2].size != q.shape[2].size ||
+        (keys == &k && keys->shape[3].size != q.shape[4].size)) {
       refuse_shape(op, *keys, "its sequences, heads or head dimension do not match the queries");
     }
   }
-  if (o.shape.elements() != q.shape.elements()) {
-    refuse_shape(op, o, "it is not as large as the queries");
+  if (o.shape.elements() * k.shape[3].size != q.shape.elements() * v.shape[3].size) {
+    refuse_shape(op, o, "it does not have a value for every query");
   }
 }
 
@@ -592,6 +731,12 @@ void check_shapes(std::span<const Tensor> tensors,
     case LayoutRule::gemm_weight_gradient:
       check_gemm_shapes(op, tensor(1), tensor(2), tensor(0), 1);
       return;
+    case LayoutRule::grouped_gemm_forward:
+      return check_grouped_gemm_shapes(op, tensor(0), tensor(1), tensor(2), 2);
+    case LayoutRule::grouped_gemm_input_gradient:
+      return check_grouped_gemm_shapes(op, tensor(0), tensor(1), tensor(2), 1);
+    case LayoutRule::grouped_gemm_weight_gradient:
+      return check_grouped_gemm_shapes(op, tensor(1), tensor(2), tensor(0), 2);
     case LayoutRule::attention_forward:
     case LayoutRule::attention_backward:
       return check_attention_shapes(op, tensor(0), tensor(1), tensor(2), tensor(3));

@@ -396,10 +396,6 @@ class LifetimeDeriver {
         record_death({use->op, use->operand_index}, root, born);
         continue;
       }
-      if (use->operand.ref.offset != std::array<std::int16_t, kIndexCount>{}) {
-        refuse(*use,
-               "it dies with a repeat that is at another instance: hold it behind the repeat");
-      }
       const auto node = static_cast<std::uint32_t>(use->ends_with_repeat);
       ++nodes_[node].deaths;
       repeat_deaths_.push_back({node, {root, use->instances_per_end, use->operand.ref.offset}});

@@ -10,7 +10,7 @@
 
 namespace trireme::program {
 
-inline constexpr int kMaxMeshAxes = 5;
+inline constexpr int kMaxMeshAxes = 6;
 
 /// A set of mesh axes, bit i for axis i: the group of the ranks that differ along these axes only.
 using AxisMask = std::uint8_t;

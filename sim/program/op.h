@@ -20,11 +20,16 @@ enum class Function : std::uint8_t {
   gemm_forward,
   gemm_input_gradient,
   gemm_weight_gradient,
+  grouped_gemm_forward,
+  grouped_gemm_input_gradient,
+  grouped_gemm_weight_gradient,
   attention_forward,
   attention_backward,
   merge_log_sum_exp,
   correct_output,
   merge_attention,
+  assemble_keys,
+  assemble_keys_backward,
   norm_forward,
   norm_backward,
   gelu,
@@ -45,6 +50,13 @@ enum class Function : std::uint8_t {
   return_heads,
   repeat_heads,
   sum_repeated_heads,
+  select_experts,
+  expert_weights,
+  expert_weights_backward,
+  dispatch_tokens,
+  dispatch_tokens_backward,
+  combine_tokens,
+  combine_tokens_backward,
   embedding_forward,
   embedding_backward,
   logits_max,
@@ -82,8 +94,13 @@ enum class LayoutRule : std::uint8_t {
   gemm_forward,
   gemm_input_gradient,
   gemm_weight_gradient,
+  grouped_gemm_forward,
+  grouped_gemm_input_gradient,
+  grouped_gemm_weight_gradient,
   attention_forward,
   attention_backward,
+  assemble_keys,
+  assemble_keys_backward,
   norm_forward,
   norm_backward,
   same,    // all operands placed alike, none partial: the function is not linear
@@ -94,6 +111,9 @@ enum class LayoutRule : std::uint8_t {
   sum_blocks,
   take_heads,
   return_heads,
+  expert_weights,
+  dispatch,
+  combine,
   embedding_forward,
   embedding_backward,
   loss,
@@ -227,8 +247,13 @@ struct Op {
   // Attention.
   bool causal = false;
   AttentionImplementation attention = AttentionImplementation::flash2;
-  /// A factor of the function: 1 / (tokens of the step) of a mean loss.
+  /// A factor of the function: 1 / (tokens of the step) of a mean loss; of a router's weights.
   double scale = 1;
+  /// Of a router: how its logits become weights.
+  RouterScore router = RouterScore::softmax;
+  bool normalised = false;  // the weights of one token's experts sum to `scale`
+  /// Of a grouped product: rows of all ranks that are a token's, not padding; 0: all are.
+  std::int64_t routed_rows = 0;
   std::string_view source;  // why a framework holds a tensor (keep)
   std::uint32_t first_operand = 0;
   std::uint16_t operands = 0;

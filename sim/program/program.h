@@ -115,7 +115,16 @@ class Program {
     return extents_[static_cast<std::size_t>(index)];
   }
 
-  /// Instances of a resident tensor: the product of the extents of the indices it varies over.
+  /// The values of an index for which a resident tensor has an instance; one value, zero, of an
+  /// index that it does not vary over.
+  struct IndexRange {
+    std::int64_t first = 0;
+    std::int64_t count = 1;
+  };
+
+  [[nodiscard]] IndexRange resident_range(const Tensor& tensor, Index index) const;
+
+  /// Instances of a resident tensor: the product of its ranges over the indices it varies over.
   [[nodiscard]] std::int64_t resident_instances(const Tensor& tensor) const;
 
   /// One rank's extent of a dimension, padding included.

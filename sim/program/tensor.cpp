@@ -35,7 +35,9 @@ std::int64_t local_extent(const Mesh& mesh, const Tensor& tensor, int dim) {
     return mesh.group_size(tensor.layout.axes_where(
         [=](Placement p) { return p.sharded() && p.dim() == dim && p.within() == within; }));
   };
-  const bool counts_tokens = tensor.shape.rank() > kTokenDims && dim < kTokenDims;
+  const bool state = tensor.role == Role::parameter || tensor.role == Role::gradient ||
+                     tensor.role == Role::optimizer_state;
+  const bool counts_tokens = !state && tensor.shape.rank() > kTokenDims && dim < kTokenDims;
   const std::int64_t multiple = counts_tokens ? 0 : tensor.pad_multiple;
   std::int64_t extent = tensor.shape[dim].size;
   if (const std::int64_t first = shards(false); first > 1) {

@@ -146,8 +146,10 @@ struct Dim {
 };
 
 /// Activations are [batch, sequence, features...]: dimensions 0 and 1 count tokens, dimension 2 is
-/// the one that tensor parallelism shards. In memory the sequence is outermost, as Megatron keeps
-/// it, so that shards along it are contiguous and need no layout change around a collective.
+/// the one that tensor parallelism shards. Tokens on their way through experts are [source rank,
+/// expert, slot, features...], and weights of experts [expert, out, in]. In memory the sequence is
+/// outermost, as Megatron keeps it, so that shards along it are contiguous and need no layout
+/// change around a collective.
 class Shape {
  public:
   constexpr Shape() = default;
@@ -188,6 +190,11 @@ inline constexpr int kTokenDims = 2;
 inline constexpr int kBatchDim = 0;
 inline constexpr int kSequenceDim = 1;
 inline constexpr int kFeatureDim = 2;
+// Of tokens by expert.
+inline constexpr int kSourceDim = 0;
+inline constexpr int kExpertDim = 1;
+inline constexpr int kSlotDim = 2;
+inline constexpr int kSlotFeatureDim = 3;
 
 /// How a tensor's memory relates to another's.
 enum class Storage : std::uint8_t {
@@ -221,6 +228,14 @@ struct Block {
   friend constexpr bool operator==(const Block&, const Block&) = default;
 };
 
+/// Layers first, ..., first + count - 1; without a count all of a model's.
+struct LayerRange {
+  std::int16_t first = 0;
+  std::int16_t count = 0;
+
+  friend constexpr bool operator==(const LayerRange&, const LayerRange&) = default;
+};
+
 struct Tensor {
   std::string_view name;
   std::string_view part;  // of what `name` names: "gathered", "master", ...; may be empty
@@ -240,6 +255,8 @@ struct Tensor {
   TensorId base = kNoTensor;  // what it is a view or the successor of
   Slice slice;                // of a view
   Block block;
+  /// Of a resident tensor: the layers that have it.
+  LayerRange layers;
   /// Of an owner of memory: blocks that its views cut it into. They are written and read apart.
   std::int16_t blocks = 1;
   Shape shape;

@@ -10,6 +10,7 @@
 #include "sim/core/nearest.h"
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/sizes.h"
+#include "sim/plan/legality.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/study/device_memory.h"
@@ -117,6 +118,9 @@ PlanResult evaluate_at(const config::StudySpec& study,
                     "rows",
                     model.learned_positions,
                     resolution.plan.sequence));
+  }
+  for (std::string& remark : plan::remarks_on_experts(resolution.plan)) {
+    result.reasons.push_back(std::move(remark));
   }
   if (spec.framework != config::Framework::generic) {
     result.reasons.push_back(

@@ -225,6 +225,16 @@ plan::Plan small_plan(const plan::Plan& plan, const std::optional<OwnerShape>& w
   small.model.heads = shape.heads;
   small.model.kv_heads = shape.heads;
   small.model.head_dim = 1;
+  if (small.model.latent) {
+    small.model.latent = config::LatentAttention{.query_rank = plan.model.latent->query_rank > 0,
+                                                 .kv_rank = 1,
+                                                 .nope_dim = 1,
+                                                 .rope_dim = 1,
+                                                 .value_dim = 1};
+    small.model.head_dim = 2;
+  }
+  small.model.experts.reset();
+  small.expert_degree = 1;
   small.model.hidden = shape.heads;
   small.model.mlp_width = shape.heads;
   small.model.vocabulary = 0;

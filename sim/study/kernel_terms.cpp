@@ -64,12 +64,22 @@ void add_gemm_extents(Term& term, const Program& program, const Op& op) {
   add(term, "m", extents.m);
   add(term, "n", extents.n);
   add(term, "k", extents.k);
+  if (extents.groups > 1) {
+    add(term, "g", extents.groups);
+  }
+}
+
+bool is_grouped(const Program& program, const Op& op) {
+  return engine::gemm_extents(program, op, Extents::local).groups > 1;
 }
 
 void add_attention_shape(Term& term, const cost::AttentionShape& shape) {
   add(term, "B", shape.sequences);
   add(term, "a", shape.query_heads);
   add(term, "d", shape.head_dim);
+  if (cost::value_dim(shape) != shape.head_dim) {
+    add(term, "v", cost::value_dim(shape));
+  }
   add(term, "Sq", shape.query_tokens.value());
   add(term, "Skv", shape.key_tokens.value());
   if (shape.causal) {
@@ -81,8 +91,12 @@ void explain_gemm_seconds(const Program& program,
                           const Op& op,
                           const std::optional<cost::GemmCosts>& costs,
                           Term& term) {
-  set_equation(
-      term, "gemm-time", "t0 + x max(2 m n (k + k0) / P, e (m k + k n + m n) / bw)", kFits);
+  set_equation(term,
+               "gemm-time",
+               is_grouped(program, op)
+                   ? "t0 + g x max(2 m n (k + k0) / P, e (m k + k n + m n) / bw)"
+                   : "t0 + x max(2 m n (k + k0) / P, e (m k + k n + m n) / bw)",
+               kFits);
   add_gemm_extents(term, program, op);
   if (!costs) {
     return;
@@ -115,8 +129,7 @@ void explain_attention_seconds(const Program& program,
     add(term, "kernels", static_cast<std::int64_t>(kernels.count));
   }
   const auto& kernel = engine::attention_kernel_costs(costs, op.attention);
-  const cost::AttentionHeadDimCosts* row =
-      kernel ? cost::find_head_dim(*kernel, shape.head_dim) : nullptr;
+  const cost::AttentionHeadDimCosts* row = kernel ? cost::rates_of(*kernel, shape) : nullptr;
   if (row == nullptr) {
     return;
   }
@@ -125,7 +138,7 @@ void explain_attention_seconds(const Program& program,
   if (!pass) {
     return;
   }
-  add(term, "k", forward ? 1.0 : cost::kAttentionBackwardWork);
+  add(term, "k", forward ? 1.0 : cost::attention_backward_work(shape));
   add(term, "t0", kernel->start);
   add(term, "E", pass->rate);
   add(term, "tau", pass->tile_overhead);
@@ -279,14 +292,15 @@ void explain_collective_seconds(const Program& program,
 
 void explain_flops(const Program& program, const Op& op, Term& term) {
   if (program::info(op.function).family == Family::gemm) {
-    set_equation(term, "gemm-flops", "2 m n k", "narayanan2021");
+    set_equation(
+        term, "gemm-flops", is_grouped(program, op) ? "g 2 m n k" : "2 m n k", "narayanan2021");
     add_gemm_extents(term, program, op);
     return;
   }
   const cost::AttentionShape shape = engine::attention_shape(program, op, Extents::local);
   const bool forward = op.function == Function::attention_forward;
   if (engine::ring_of_attention(program, op) != 0) {
-    const double times = forward ? 1.0 : cost::kAttentionBackwardWork;
+    const double times = forward ? 1.0 : cost::attention_backward_work(shape);
     const double of_pair = 4 * times * static_cast<double>(shape.sequences * shape.query_heads) *
                            static_cast<double>(shape.head_dim);
     set_equation(term,
@@ -300,12 +314,16 @@ void explain_flops(const Program& program, const Op& op, Term& term) {
     add(term, "k", times);
     return;
   }
+  const bool equal = cost::value_dim(shape) == shape.head_dim;
   set_equation(term,
                "attention-flops",
-               shape.causal ? "k 4 B a d Sq (q0 + Sq / 2)" : "k 4 B a d Sq Skv",
+               shape.causal
+                   ? equal ? "k 4 B a d Sq (q0 + Sq / 2)" : "k 2 B a (d + v) Sq (q0 + Sq / 2)"
+               : equal ? "k 4 B a d Sq Skv"
+                       : "k 2 B a (d + v) Sq Skv",
                "dao2023-flash2");
   add_attention_shape(term, shape);
-  add(term, "k", forward ? 1.0 : cost::kAttentionBackwardWork);
+  add(term, "k", forward ? 1.0 : cost::attention_backward_work(shape));
 }
 
 void explain_seconds(const Program& program, const Op& op, const Machine& machine, Term& term) {

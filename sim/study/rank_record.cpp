@@ -107,9 +107,8 @@ class Recorder {
       if (!tensor.resident || tensor.storage != program::Storage::own || !state) {
         continue;
       }
-      const bool per_layer = (tensor.varies & program::kPerLayer) != 0;
-      for (std::int64_t layer = 0; layer < (per_layer ? program_.extent(Index::layer) : 1);
-           ++layer) {
+      const auto layers = program_.resident_range(tensor, Index::layer);
+      for (std::int64_t layer = layers.first; layer < layers.first + layers.count; ++layer) {
         InstanceIndex instance{};
         instance[index_of(Index::layer)] = static_cast<std::int32_t>(layer);
         const TensorId held = up_to_date_[i];
@@ -312,10 +311,9 @@ StepCounts read_step(RecordReader& reader) {
 }  // namespace
 
 InstanceIndex in_model(const Program& stage, const Tensor& tensor, InstanceIndex instance) {
-  const bool parameter =
-      tensor.role != program::Role::activation && tensor.role != program::Role::temporary;
-  if (parameter && (tensor.varies & program::kPerLayer) != 0) {
-    std::int32_t& layer = instance[index_of(Index::layer)];
+  std::int32_t& layer = instance[index_of(Index::layer)];
+  // The residual stream that leaves the last layer belongs to none.
+  if ((tensor.varies & program::kPerLayer) != 0 && layer < stage.extent(Index::layer)) {
     layer = static_cast<std::int32_t>(stage.layer_of_model(layer));
   }
   return instance;

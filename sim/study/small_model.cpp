@@ -9,8 +9,10 @@
 #include <fmt/format.h>
 
 #include "sim/core/counter_random.h"
+#include "sim/plan/experts.h"
 #include "sim/plan/legality.h"
 #include "sim/plan/megatron_shared_heads.h"
+#include "sim/study/routing.h"
 
 namespace trireme::study {
 
@@ -56,13 +58,30 @@ constexpr Sizes kLarger{.layers = 4,
 /// More ranks than these add nothing: data-parallel replicas are left out beyond them.
 constexpr std::int64_t kMostRanks = 64;
 
+/// Fewer with experts: what is exchanged grows with the square of the ranks.
+constexpr std::int64_t kMostRanksOfExperts = 16;
+
+std::int64_t most_ranks(const Plan& plan) {
+  return plan.model.experts ? kMostRanksOfExperts : kMostRanks;
+}
+
+/// As many of the data-parallel ranks that experts are spread over as can be run.
+std::int64_t shrunk_expert_data_degree(const Plan& plan) {
+  std::int64_t degree = plan.model.experts ? plan.expert_data_degree() : 1;
+  while (degree % 2 == 0 && degree * plan.group_degree > most_ranks(plan)) {
+    degree /= 2;
+  }
+  return degree;
+}
+
 std::int64_t shrunk_data_degree(const Plan& plan, std::int64_t gpus_per_node) {
   const std::int64_t others = plan.ranks_of_replica() * plan.pipeline_degree;
-  const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / others);
+  const std::int64_t most =
+      std::max<std::int64_t>(shrunk_expert_data_degree(plan), most_ranks(plan) / others);
   std::int64_t degree = std::min(plan.data_degree, most);
   const auto fits = [&](std::int64_t data) {
     const std::int64_t ranks = others * data;
-    return plan.data_degree % data == 0 &&
+    return plan.data_degree % data == 0 && data % shrunk_expert_data_degree(plan) == 0 &&
            (ranks % gpus_per_node == 0 || gpus_per_node % ranks == 0);
   };
   while (degree > 1 && !fits(degree)) {
@@ -99,6 +118,15 @@ ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
     model.heads = ratio * model.kv_heads;
   }
   model.mlp_width = sizes.mlp_per_rank * plan.group_degree;
+  if (model.latent) {
+    const bool narrow = model.latent->query_rank > 0;
+    model.latent = config::LatentAttention{.query_rank = narrow ? sizes.hidden / 2 : 0,
+                                           .kv_rank = sizes.hidden / 3,
+                                           .nope_dim = sizes.odd_head_dim,
+                                           .rope_dim = sizes.even_head_dim,
+                                           .value_dim = sizes.odd_head_dim + 1};
+    model.head_dim = model.latent->nope_dim + model.latent->rope_dim;
+  }
   if (model.vocabulary > 0) {
     // Padded up to 128 times the degree where it is split: the last rank has both kinds of rows.
     constexpr std::int64_t kPadding = 128;
@@ -128,6 +156,23 @@ void shrink_pipeline(const Plan& plan, Plan& small) {
   small.micro_batches = std::min(plan.micro_batches, filled);
 }
 
+/// Two experts on a rank, if there are as many; a dense layer first, if there is one.
+void shrink_experts(const Plan& plan, const Sizes& sizes, Plan& small) {
+  config::Experts& experts = *small.model.experts;
+  const std::int64_t data = shrunk_expert_data_degree(plan);
+  small.expert_degree = plan.expert_degree / plan.expert_data_degree() * data;
+  const std::int64_t per_rank = plan.model.experts->count / plan.expert_degree;
+  const std::int64_t on_a_rank = std::min<std::int64_t>(per_rank, plan.expert_degree == 1 ? 5 : 2);
+  experts.count = small.expert_degree * on_a_rank;
+  experts.per_token = std::min<std::int64_t>({experts.per_token, experts.count, 3});
+  experts.width = sizes.mlp_per_rank * plan.group_degree;
+  experts.shared = std::min<std::int64_t>(experts.shared, 2);
+  experts.dense_layers = std::min<std::int64_t>(experts.dense_layers, small.model.layers - 1);
+  if (experts.dense_layers > 1) {
+    experts.dense_layers = 1;
+  }
+}
+
 }  // namespace
 
 Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
@@ -143,6 +188,9 @@ Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
   // Of three tokens a chunk of two and one of one.
   small.loss_chunks = std::min<std::int64_t>(plan.loss_chunks, 2);
   small.mlp_tiles = std::min<std::int64_t>(plan.mlp_tiles, 2);
+  if (small.model.experts) {
+    shrink_experts(plan, sizes, small);
+  }
   small.micro_batch = std::min(plan.micro_batch, sizes.micro_batch);
   small.micro_batches = std::min(plan.micro_batches, sizes.micro_batches);
   shrink_pipeline(plan, small);
@@ -205,11 +253,28 @@ engine::DenseModel dense_model(const Plan& plan) {
   dense.mlp_bias = model.mlp_bias;
   dense.tied_embeddings = model.tied_embeddings;
   dense.causal = plan.causal;
+  if (model.latent) {
+    dense.latent = engine::DenseLatent{.query_rank = model.latent->query_rank,
+                                       .kv_rank = model.latent->kv_rank,
+                                       .nope_dim = model.latent->nope_dim,
+                                       .rope_dim = model.latent->rope_dim,
+                                       .value_dim = model.latent->value_dim};
+  }
+  if (model.experts) {
+    dense.experts = engine::DenseExperts{.count = model.experts->count,
+                                         .per_token = model.experts->per_token,
+                                         .width = model.experts->width,
+                                         .shared = model.experts->shared,
+                                         .dense_layers = model.experts->dense_layers,
+                                         .sigmoid = model.experts->score == RouterScore::sigmoid,
+                                         .normalised = model.experts->normalised};
+  }
   return dense;
 }
 
 SmallNumbers::SmallNumbers(const Plan& plan, std::uint64_t seed)
-    : model_(dense_model(plan)),
+    : plan_(plan),
+      model_(dense_model(plan)),
       sequences_(plan.micro_batches * plan.micro_batch * plan.data_degree),
       sequence_(plan.sequence),
       seed_(seed) {}
@@ -256,6 +321,9 @@ engine::DenseBatch SmallNumbers::batch(std::int64_t step) const {
   batch.sequences = sequences_;
   batch.sequence = sequence_;
   const std::int64_t tokens = sequences_ * sequence_;
+  Routing routing = route(plan_, seed_, step);
+  batch.experts = std::move(routing.experts);
+  batch.kept = std::move(routing.kept);
   if (model_.vocabulary == 0) {
     batch.input.resize(static_cast<std::size_t>(tokens * model_.hidden));
     for (std::size_t i = 0; i < batch.input.size(); ++i) {

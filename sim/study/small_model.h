@@ -47,6 +47,7 @@ class SmallNumbers {
                               std::int64_t instance,
                               std::int64_t index) const;
 
+  plan::Plan plan_;
   engine::DenseModel model_;
   std::int64_t sequences_;
   std::int64_t sequence_;

@@ -104,6 +104,10 @@ std::vector<double> Reference::source(const Tensor& tensor,
   if (tensor.name == "labels") {
     return of_micro_batch(as_doubles(batch.labels), instance, 1);
   }
+  if (tensor.name == "expert ids") {
+    const auto layer = static_cast<std::size_t>(instance[index_of(Index::layer)]);
+    return of_micro_batch(as_doubles(batch.experts.at(layer)), instance, model_.experts->per_token);
+  }
   if (tensor.name == "position ids") {
     std::vector<double> positions(static_cast<std::size_t>(tensor.shape.elements()));
     for (std::size_t i = 0; i < positions.size(); ++i) {

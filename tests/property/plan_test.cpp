@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "sim/engine/sizes.h"
 #include "sim/plan/layers.h"
@@ -92,6 +93,7 @@ TEST_CASE("a single rank sends nothing", "[property][plan]") {
     plan.exchange_degree = 1;
     plan.ring_degree = 1;
     plan.data_degree = 1;
+    plan.expert_degree = 1;
     const program::Program program = plan::lower(plan);
     REQUIRE(engine::read_bytes(program, 1).sent == Bytes(0));
     REQUIRE(engine::byte_entries(program, 1).empty());
@@ -196,7 +198,8 @@ TEST_CASE(
 
 TEST_CASE("a Megatron block sends 5 N (P - 1) / P, and 2 more where it is recomputed",
           "[property][plan]") {
-  for_each_plan(400, [](const plan::Plan& plan) {
+  for_each_plan(400, [](const plan::Plan& drawn) {
+    const plan::Plan plan = test::plain(drawn);
     if (plan.mlp != plan::MlpLowering::megatron || !plan.sequence_sharded) {
       return;
     }
@@ -228,7 +231,8 @@ TEST_CASE(
     "a Ulysses block sends e B S d (4 a + 4 g') (P - 1) / P^2, and half as much again where it "
     "or core attention is recomputed",
     "[property][plan]") {
-  for_each_plan(400, [](const plan::Plan& plan) {
+  for_each_plan(400, [](const plan::Plan& drawn) {
+    const plan::Plan plan = test::plain(drawn);
     if (plan.attention != plan::AttentionLowering::ulysses || plan.ring_degree > 1) {
       return;
     }
@@ -247,6 +251,7 @@ TEST_CASE(
 
 TEST_CASE("packed and separate exchanges send the same bytes", "[property][plan]") {
   for_each_plan(200, [](plan::Plan plan) {
+    plan = test::plain(std::move(plan));
     plan.exchange = config::ExchangeKind::packed;
     const program::Program packed = plan::lower(plan);
     plan.exchange = config::ExchangeKind::separate;
@@ -262,13 +267,18 @@ TEST_CASE("packed and separate exchanges send the same bytes", "[property][plan]
 
 TEST_CASE("layers scale bytes linearly and leave the program's size alone", "[property][plan]") {
   for_each_plan(200, [](plan::Plan plan) {
-    plan.model.layers = 3;  // a first, a last and one between
+    std::int64_t dense = 0;  // of a model with experts
+    if (plan.model.experts) {
+      dense = 3 * std::min<std::int64_t>(plan.model.experts->dense_layers, 1);
+      plan.model.experts->dense_layers = dense;
+    }
+    plan.model.layers = dense + 3;  // a first, a last and one between
     plan.recompute_choice = config::LayerChoice::every;
     plan.recompute_number = 1;  // else layers are not alike
     const program::Program one = plan::lower(plan);
-    plan.model.layers = 4;
+    plan.model.layers = dense + 4;
     const program::Program two = plan::lower(plan);
-    plan.model.layers = 103;
+    plan.model.layers = dense + 103;
     const program::Program many = plan::lower(plan);
     for (const std::int64_t rank : {std::int64_t{0}, plan.ranks() - 1}) {
       const Bytes first = engine::read_bytes(one, gpus_per_node(plan), rank).sent;
@@ -294,6 +304,7 @@ TEST_CASE("the model's FLOPs do not depend on the plan", "[property][plan]") {
     plan.group_degree = 1;
     plan.exchange_degree = 1;
     plan.ring_degree = 1;
+    plan.expert_degree = 1;
     REQUIRE(engine::read_flops(plan::lower(plan)).model.value() == Approx(model).epsilon(1e-12));
     plan.attention = plan::AttentionLowering::ulysses;
     plan.mlp = plan::MlpLowering::replicated;
@@ -305,6 +316,7 @@ TEST_CASE("the model's FLOPs do not depend on the plan", "[property][plan]") {
 
 TEST_CASE("a shard of ZeRO-3 is the whole over its ranks, rounded up", "[property][plan]") {
   for_each_plan(200, [](plan::Plan plan) {
+    plan = test::plain(std::move(plan));
     plan.zero_scope = config::ZeroScope::all;
     plan.zero_stage = 0;
     const program::Program whole = plan::lower(plan);

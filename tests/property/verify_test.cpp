@@ -54,6 +54,12 @@ Plan with_small_sizes(Plan plan) {
   if (model.rotary) {
     model.head_dim *= 1 + model.head_dim % 2;  // rotary embedding rotates pairs
   }
+  if (model.latent) {
+    model.head_dim = model.latent->nope_dim + model.latent->rope_dim;
+  }
+  if (model.experts) {
+    model.experts->dense_layers = std::min(model.experts->dense_layers, model.layers - 1);
+  }
   model.hidden = 3 + model.hidden % 11;
   const bool splits_features = plan.mlp == MlpLowering::megatron;
   model.mlp_width = (1 + model.mlp_width % 5) * (splits_features ? plan.group_degree : 1);
@@ -393,6 +399,70 @@ TEST_CASE("verified: every attention kernel's workspaces", "[property][verify]")
   }
 }
 
+/// Two plain layers' worth of every part that experts have, of `degree` neighbours.
+void give_experts(Plan& plan, std::int64_t degree, std::int64_t dense_layers) {
+  config::Experts experts;
+  experts.count = 2 * degree + (degree == 1 ? 3 : 0);
+  experts.per_token = 2;
+  experts.width = 2 * plan.group_degree;
+  experts.shared = dense_layers;
+  experts.dense_layers = dense_layers;
+  experts.score = dense_layers > 0 ? RouterScore::sigmoid : RouterScore::softmax;
+  plan.model.experts = experts;
+  plan.model.layers = 3;
+  plan.expert_degree = degree;
+}
+
+void give_latent(Plan& plan, bool narrow_queries) {
+  plan.model.latent = config::LatentAttention{.query_rank = narrow_queries ? 5 : 0,
+                                              .kv_rank = 4,
+                                              .nope_dim = 3,
+                                              .rope_dim = 2,
+                                              .value_dim = 4};
+  plan.model.kv_heads = plan.model.heads;
+  plan.model.head_dim = 5;
+  plan.model.qkv_bias = false;
+  plan.model.output_bias = false;
+}
+
+TEST_CASE("verified: latent attention", "[property][verify]") {
+  for (const Composition& parts : kCompositions) {
+    if (parts.attention == AttentionLowering::sequence_gather) {
+      continue;
+    }
+    for (const bool narrow : {false, true}) {
+      Plan plan = composed(llama_like(2, 2), parts);
+      give_latent(plan, narrow);
+      plan.model.norm = narrow ? config::NormKind::layernorm : config::NormKind::rmsnorm;
+      plan.zero_stage = narrow ? 3 : 0;
+      plan.recompute_layers = narrow;
+      verify(plan);
+    }
+  }
+}
+
+TEST_CASE("verified: experts over no, some and all ranks", "[property][verify]") {
+  for (const Composition& parts : kCompositions) {
+    const bool split = parts.mlp == MlpLowering::megatron;
+    if (split && !parts.sequence_sharded) {
+      continue;
+    }
+    for (const std::int64_t dense : {0, 1}) {
+      for (const std::int64_t over_data : {0, 1, 2}) {  // 0: on every rank
+        Plan plan = composed(llama_like(2, 2), parts);
+        plan.expert_tensor = dense == 0;
+        const std::int64_t group = split && plan.expert_tensor ? 1 : 2;
+        give_experts(plan, over_data == 0 ? 1 : group * over_data, dense);
+        plan.expert_capacity = over_data == 1 ? 1.0 : 0;  // some tokens are dropped
+        plan.zero_stage = dense == 0 ? 3 : 1;
+        plan.overlap_parameters = over_data == 2;
+        plan.overlap_gradients = over_data == 2;
+        verify(plan);
+      }
+    }
+  }
+}
+
 TEST_CASE("verified: a step is the same however its sequences are split", "[property][verify]") {
   // Four sequences as micro batches, as sequences of a micro batch and as data-parallel replicas,
   // each over one, two and four sequence ranks: the reference gets the same numbers, and so does
@@ -435,7 +505,7 @@ TEST_CASE("shrunk models keep what a model is", "[property][verify]") {
     const Plan small = study::shrink(plan, study::ModelSize::least, plan.group_degree);
     CHECK(small.model.heads * plan.model.kv_heads == plan.model.heads * small.model.kv_heads);
     CHECK(small.group_degree == plan.group_degree);
-    CHECK(small.data_degree == plan.data_degree);
+    CHECK((plan.model.experts || small.data_degree == plan.data_degree));
     CHECK(small.model.hidden % 2 == 1);
     CHECK(small.model.hidden != small.model.heads * small.model.head_dim);
     CHECK((small.model.vocabulary == 0) == (plan.model.vocabulary == 0));

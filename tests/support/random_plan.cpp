@@ -204,9 +204,60 @@ void draw_pipeline(Draw& draw, plan::Plan& plan) {
     plan.chunk_layers.push_back(draw.between(1, 2));
     plan.model.layers += plan.chunk_layers.back();
   }
-  plan.placement = draw.one_of(
-      std::array<std::vector<int>, 4>{{{}, {4, 0, 1, 2, 3}, {0, 4, 2, 1, 3}, {3, 4, 2, 0, 1}}});
+  plan.placement = draw.one_of(std::array<std::vector<int>, 4>{
+      {{}, {5, 0, 1, 2, 3, 4}, {0, 5, 2, 1, 4, 3}, {3, 5, 4, 2, 0, 1}}});
   plan.reshard_after_forward = true;  // kept parameters are not modelled beside a pipeline
+}
+
+/// Ranks beside the group that hold other tokens of the same sequences.
+bool splits_context(const plan::Plan& plan) {
+  return plan.exchange_degree > 1 || plan.ring_degree > 1;
+}
+
+/// Experts in some layers of one model in three, spread over some of the ranks.
+void draw_experts(Draw& draw, plan::Plan& plan) {
+  const bool split = plan.mlp == plan::MlpLowering::megatron;
+  if (draw.between(0, 2) > 0 || (split && !plan.sequence_sharded) ||
+      plan.mlp == plan::MlpLowering::tiled || splits_context(plan)) {
+    return;
+  }
+  plan.recompute_modules = {plan.recompute_modules.core_attention, false, false, false};
+  const std::int64_t group = plan.group_degree;
+  plan.expert_tensor = draw.coin();
+  const bool features = split && plan.expert_tensor;
+  const std::int64_t whole = features ? plan.data_degree : group * plan.data_degree;
+  plan.expert_degree =
+      draw.one_of(std::array<std::int64_t, 3>{1, features ? plan.data_degree : group, whole});
+  config::Experts experts;
+  experts.count = plan.expert_degree * draw.between(1, 3);
+  experts.per_token = draw.between(1, std::min<std::int64_t>(experts.count, 3));
+  experts.width = draw.between(1, 5) * (split ? group : 1);
+  experts.shared = draw.between(0, 2);
+  experts.dense_layers = draw.between(0, plan.model.layers - 1);
+  experts.score = draw.coin() ? RouterScore::softmax : RouterScore::sigmoid;
+  experts.normalised = draw.coin();
+  plan.model.experts = experts;
+  plan.expert_capacity = draw.coin() ? 0 : 0.5 * static_cast<double>(draw.between(1, 4));
+}
+
+/// Latent attention in one model in four.
+void draw_latent(Draw& draw, plan::Plan& plan) {
+  if (draw.between(0, 3) > 0 || plan.attention == plan::AttentionLowering::sequence_gather ||
+      splits_context(plan)) {
+    return;
+  }
+  plan.recompute_modules.core_attention = false;
+  plan.recompute_modules.layernorm = false;
+  plan::ModelShape& model = plan.model;
+  model.latent = config::LatentAttention{.query_rank = draw.coin() ? 0 : draw.between(1, 7),
+                                         .kv_rank = draw.between(1, 7),
+                                         .nope_dim = draw.between(1, 4),
+                                         .rope_dim = 2 * draw.between(1, 2),
+                                         .value_dim = draw.between(1, 6)};
+  model.kv_heads = model.heads;
+  model.head_dim = model.latent->nope_dim + model.latent->rope_dim;
+  model.qkv_bias = false;
+  model.output_bias = false;
 }
 
 }  // namespace
@@ -227,6 +278,16 @@ plan::Plan random_plan(std::uint64_t seed) {
   draw_model(draw, plan.model);
   draw_options(draw, plan);
   draw_overlap(draw, plan);
+  draw_experts(draw, plan);
+  draw_latent(draw, plan);
+  return plan;
+}
+
+plan::Plan plain(plan::Plan plan) {
+  plan.model.experts.reset();
+  plan.model.latent.reset();
+  plan.expert_degree = 1;
+  plan.expert_capacity = 0;
   return plan;
 }
 

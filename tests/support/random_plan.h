@@ -19,6 +19,9 @@ namespace trireme::test {
 /// The same plan with every collective exposed.
 [[nodiscard]] plan::Plan without_overlap(plan::Plan plan);
 
+/// The same plan of a model without experts and latent attention, of which closed forms hold.
+[[nodiscard]] plan::Plan plain(plan::Plan plan);
+
 /// What a failing test needs to know of a plan, on one line.
 /// A number of parts into which every rule lets the plan's sequence be cut.
 [[nodiscard]] std::int64_t sequence_parts(const plan::Plan& plan);

@@ -193,8 +193,11 @@ UnrolledMemory unroll_memory(const Program& program) {
     if (tensor.resident && tensor.storage == Storage::own) {
       std::int64_t instances = 1;
       for (std::size_t i = 0; i < program::kIndexCount; ++i) {
-        instances *=
-            (tensor.varies & (1U << i)) != 0 ? program.extent(static_cast<program::Index>(i)) : 1;
+        const bool some_layers =
+            static_cast<program::Index>(i) == program::Index::layer && tensor.layers.count > 0;
+        const std::int64_t extent =
+            some_layers ? tensor.layers.count : program.extent(static_cast<program::Index>(i));
+        instances *= (tensor.varies & (1U << i)) != 0 ? extent : 1;
       }
       memory.alive[id] = instances;
       memory.peak += instances * tensor.local_bytes();

@@ -6,12 +6,33 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/engine/execute/kernel.h"
 
 namespace trireme::engine {
+
+/// Latent attention: see config::LatentAttention.
+struct DenseLatent {
+  std::int64_t query_rank = 0;  // 0: queries from the input itself
+  std::int64_t kv_rank = 0;
+  std::int64_t nope_dim = 0;
+  std::int64_t rope_dim = 0;
+  std::int64_t value_dim = 0;
+};
+
+/// Experts in the layers from `dense_layers` on.
+struct DenseExperts {
+  std::int64_t count = 0;
+  std::int64_t per_token = 0;
+  std::int64_t width = 0;
+  std::int64_t shared = 0;
+  std::int64_t dense_layers = 0;
+  bool sigmoid = false;    // else softmax over all experts
+  bool normalised = true;  // the weights of a token's experts sum to one
+};
 
 /// The model's dimensions and options, as plain numbers.
 struct DenseModel {
@@ -31,6 +52,15 @@ struct DenseModel {
   bool mlp_bias = false;
   bool tied_embeddings = false;
   bool causal = true;
+  std::optional<DenseLatent> latent;
+  std::optional<DenseExperts> experts;
+
+  /// The head dimension of values.
+  [[nodiscard]] std::int64_t value_dim() const { return latent ? latent->value_dim : head_dim; }
+
+  [[nodiscard]] bool has_experts(std::int64_t layer) const {
+    return experts && layer >= experts->dense_layers;
+  }
 
   [[nodiscard]] std::int64_t queries_per_group() const { return heads / kv_heads; }
 };
@@ -44,6 +74,8 @@ struct DenseParameter {
   std::int64_t rows = 1;
   std::int64_t columns = 1;
   bool per_layer = false;
+  std::int64_t first_layer = 0;  // of those that have it, if per_layer
+  std::int64_t layers = 1;       // that have it
 
   [[nodiscard]] std::int64_t elements() const { return rows * columns; }
 };
@@ -51,7 +83,8 @@ struct DenseParameter {
 /// The parameters of a model, in the order of the forward pass.
 [[nodiscard]] std::vector<DenseParameter> dense_parameters(const DenseModel& model);
 
-/// Values by parameter name: one entry per layer, or a single one.
+/// Values by parameter name: one entry per layer, empty for layers that do not have it, or a single
+/// one.
 using DenseValues = std::map<std::string, std::vector<std::vector<double>>>;
 
 /// A zero for every parameter.
@@ -64,6 +97,10 @@ struct DenseBatch {
   std::vector<std::int64_t> ids;     // with a vocabulary
   std::vector<std::int64_t> labels;  // with a vocabulary
   std::vector<double> input;         // [sequences, sequence, hidden], without one
+  /// The experts of every token, [sequences, sequence, per_token], layer by layer, and whether each
+  /// of them has a slot for the token; empty for layers without experts.
+  std::vector<std::vector<std::int64_t>> experts;
+  std::vector<std::vector<bool>> kept;
 };
 
 struct DenseResult {

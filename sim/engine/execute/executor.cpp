@@ -91,11 +91,9 @@ class Executor::Impl {
       std::int64_t rest = number;
       InstanceIndex instance{};
       for (std::size_t i = 0; i < program::kIndexCount; ++i) {
-        if ((tensor.varies & (1U << i)) != 0) {
-          const std::int64_t extent = program_.extent(static_cast<program::Index>(i));
-          instance[i] = static_cast<std::int32_t>(rest % extent);
-          rest /= extent;
-        }
+        const auto range = program_.resident_range(tensor, static_cast<program::Index>(i));
+        instance[i] = static_cast<std::int32_t>(range.first + rest % range.count);
+        rest /= range.count;
       }
       visit(instance);
     }
@@ -220,6 +218,8 @@ class Executor::Impl {
       run_collective(op, operands, locals);
     } else if (program::crosses_stages(op)) {
       run_message(op, operands.back(), locals.back());
+    } else if (op.function == Function::select_experts) {  // an input of the step
+      source_(indices(operands.back()), locals.back());
     } else if (op.function == Function::load_batch) {
       for (std::size_t i = 0; i < locals.size(); ++i) {
         source_(indices(operands[i]), locals[i]);

@@ -19,7 +19,8 @@
 namespace trireme::engine {
 
 /// Fills one rank's part of a tensor that a step is given: parameters and their states before the
-/// first step, token ids, labels or the input when they are loaded. Every element is set from its
+/// first step, token ids, labels or the input when they are loaded, the experts that a router
+/// selects. Every element is set from its
 /// logical index alone, so that sharding cannot change it.
 using Source = std::function<void(const InstanceIndex& instance, LocalTensor& local)>;
 

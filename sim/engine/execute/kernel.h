@@ -51,7 +51,7 @@ struct KernelContext {
 /// else.
 using Kernel = void (*)(const KernelContext& context, std::span<LocalTensor> operands);
 
-/// Null for functions that the executor does itself: collectives, keep, load_batch.
+/// Null for functions that the executor does itself: collectives, keep, load_batch, select_experts.
 [[nodiscard]] Kernel kernel(program::Function function);
 
 }  // namespace trireme::engine

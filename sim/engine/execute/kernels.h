@@ -18,6 +18,20 @@ void gemm_input_gradient(const KernelContext& context, Operands operands);
 void gemm_weight_gradient(const KernelContext& context, Operands operands);
 void bias_gradient(const KernelContext& context, Operands operands);
 
+// Products with one weight per expert, and what brings tokens to experts and back.
+void grouped_gemm_forward(const KernelContext& context, Operands operands);
+void grouped_gemm_input_gradient(const KernelContext& context, Operands operands);
+void grouped_gemm_weight_gradient(const KernelContext& context, Operands operands);
+void expert_weights(const KernelContext& context, Operands operands);
+void expert_weights_backward(const KernelContext& context, Operands operands);
+void dispatch_tokens(const KernelContext& context, Operands operands);
+void dispatch_tokens_backward(const KernelContext& context, Operands operands);
+void combine_tokens(const KernelContext& context, Operands operands);
+void combine_tokens_backward(const KernelContext& context, Operands operands);
+
+void assemble_keys(const KernelContext& context, Operands operands);
+void assemble_keys_backward(const KernelContext& context, Operands operands);
+
 void attention_forward(const KernelContext& context, Operands operands);
 void attention_backward(const KernelContext& context, Operands operands);
 

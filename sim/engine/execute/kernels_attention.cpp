@@ -22,10 +22,10 @@ constexpr std::int64_t kTileTokens = 128;
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-/// Sizes of one rank's part of q [batch, sequence, groups, heads per group, head dim] and of
-/// k and v [batch, sequence, groups, head dim].
+/// Sizes of one rank's part of q [batch, sequence, groups, heads per group, head dim], of k [batch,
+/// sequence, groups, head dim] and of v, whose head dimension may be another, as is that of o.
 struct Sizes {
-  std::int64_t batch, queries, keys, groups, heads_per_group, head_dim;
+  std::int64_t batch, queries, keys, groups, heads_per_group, head_dim, value_dim;
 };
 
 /// One query head of one sequence, and the key/value head that it attends to.
@@ -34,34 +34,42 @@ struct Head {
 };
 
 Sizes sizes_of(const LocalTensor& q, const LocalTensor& k, const LocalTensor& v) {
-  ensure(q.rank == 5 && k.rank == 4 && v.values.size() == k.values.size() &&
+  ensure(q.rank == 5 && k.rank == 4 && v.rank == 4 &&
+             v.elements() * k.extent[3] == k.elements() * v.extent[3] &&
              q.extent[0] == k.extent[0] && q.extent[2] == k.extent[2] && q.extent[4] == k.extent[3],
          "attention: operands do not fit together");
-  return {q.extent[0], q.extent[1], k.extent[1], q.extent[2], q.extent[3], q.extent[4]};
+  return {
+      q.extent[0], q.extent[1], k.extent[1], q.extent[2], q.extent[3], q.extent[4], v.extent[3]};
 }
 
-/// Rows `first` to `first + count` of one head, tokens in rows, for an array like q.
+/// Rows `first` to `first + count` of one head, tokens in rows, for an array like q with `dim`
+/// numbers in a head.
 template <class Map, class Values>
-Map query_rows(
-    Values& values, const Sizes& sizes, Head head, std::int64_t first, std::int64_t count) {
+Map query_rows(Values& values,
+               const Sizes& sizes,
+               std::int64_t dim,
+               Head head,
+               std::int64_t first,
+               std::int64_t count) {
   const std::int64_t heads = sizes.groups * sizes.heads_per_group;
   const std::int64_t token = (head.batch * sizes.queries + first) * heads;
   const std::int64_t offset = token + head.group * sizes.heads_per_group + head.within_group;
-  return Map(values.data() + offset * sizes.head_dim,
-             count,
-             sizes.head_dim,
-             Eigen::OuterStride<>(heads * sizes.head_dim));
+  return Map(values.data() + offset * dim, count, dim, Eigen::OuterStride<>(heads * dim));
 }
 
 /// The same for an array like k.
 template <class Map, class Values>
-Map key_rows(
-    Values& values, const Sizes& sizes, Head head, std::int64_t first, std::int64_t count) {
+Map key_rows(Values& values,
+             const Sizes& sizes,
+             std::int64_t dim,
+             Head head,
+             std::int64_t first,
+             std::int64_t count) {
   const std::int64_t token = (head.batch * sizes.keys + first) * sizes.groups;
-  return Map(values.data() + (token + head.group) * sizes.head_dim,
+  return Map(values.data() + (token + head.group) * dim,
              count,
-             sizes.head_dim,
-             Eigen::OuterStride<>(sizes.groups * sizes.head_dim));
+             dim,
+             Eigen::OuterStride<>(sizes.groups * dim));
 }
 
 /// The same for log-sum-exp, one number for each row of queries.
@@ -168,20 +176,21 @@ void attention_forward(const KernelContext& context, Operands operands) {
   LocalTensor& o = operands[3];
   LocalTensor& log_sum_exp = operands[4];
   const Sizes sizes = sizes_of(q, k, v);
-  ensure_alike(q, o);
+  ensure(o.elements() * sizes.head_dim == q.elements() * sizes.value_dim, "attention: outputs");
   ensure(log_sum_exp.elements() * sizes.head_dim == q.elements(), "attention: log-sum-exp");
   const Mask mask(context, q, k);
   for_each_head(sizes, [&](Head head) {
     for (std::int64_t first = 0; first < sizes.queries; first += kTileTokens) {
       const std::int64_t rows = std::min(kTileTokens, sizes.queries - first);
-      const auto q_rows = query_rows<ConstRows>(q.values, sizes, head, first, rows);
-      Tile sum = Tile::Zero(rows, sizes.head_dim);  // of exp(score - largest) · v
+      const auto q_rows = query_rows<ConstRows>(q.values, sizes, sizes.head_dim, head, first, rows);
+      Tile sum = Tile::Zero(rows, sizes.value_dim);  // of exp(score - largest) · v
       Eigen::VectorXd largest = Eigen::VectorXd::Constant(rows, kMinusInfinity);
       Eigen::VectorXd total = Eigen::VectorXd::Zero(rows);
       const std::int64_t seen = mask.seen(first, rows);
       for (std::int64_t first_key = 0; first_key < seen; first_key += kTileTokens) {
         const std::int64_t keys = std::min(kTileTokens, seen - first_key);
-        const auto k_rows = key_rows<ConstRows>(k.values, sizes, head, first_key, keys);
+        const auto k_rows =
+            key_rows<ConstRows>(k.values, sizes, sizes.head_dim, head, first_key, keys);
         Tile weights = scores_of(q_rows, k_rows, mask, first, first_key);
         for (std::int64_t i = 0; i < rows; ++i) {
           const double before = largest(i);
@@ -199,9 +208,10 @@ void attention_forward(const KernelContext& context, Operands operands) {
           total(i) = total(i) * correction + weights.row(i).sum();
           sum.row(i) *= correction;
         }
-        sum.noalias() += weights * key_rows<ConstRows>(v.values, sizes, head, first_key, keys);
+        sum.noalias() +=
+            weights * key_rows<ConstRows>(v.values, sizes, sizes.value_dim, head, first_key, keys);
       }
-      auto o_rows = query_rows<Rows>(o.values, sizes, head, first, rows);
+      auto o_rows = query_rows<Rows>(o.values, sizes, sizes.value_dim, head, first, rows);
       auto lse = row_statistics<Statistics>(log_sum_exp.values, sizes, head, first, rows);
       for (std::int64_t i = 0; i < rows; ++i) {
         if (total(i) > 0) {
@@ -230,8 +240,8 @@ void attention_backward(const KernelContext& context, Operands operands) {
   LocalTensor& dk = operands[7];
   LocalTensor& dv = operands[8];
   const Sizes sizes = sizes_of(q, k, v);
-  ensure_alike(q, o);
-  ensure_alike(q, d_o);
+  ensure(o.elements() * sizes.head_dim == q.elements() * sizes.value_dim, "attention: outputs");
+  ensure_alike(o, d_o);
   ensure_alike(q, dq);
   ensure_alike(k, dk);
   ensure_alike(v, dv);
@@ -243,31 +253,35 @@ void attention_backward(const KernelContext& context, Operands operands) {
   for_each_head(sizes, [&](Head head) {
     for (std::int64_t first = 0; first < sizes.queries; first += kTileTokens) {
       const std::int64_t rows = std::min(kTileTokens, sizes.queries - first);
-      const auto q_rows = query_rows<ConstRows>(q.values, sizes, head, first, rows);
-      const auto do_rows = query_rows<ConstRows>(d_o.values, sizes, head, first, rows);
-      const auto o_rows = query_rows<ConstRows>(o.values, sizes, head, first, rows);
+      const auto q_rows = query_rows<ConstRows>(q.values, sizes, sizes.head_dim, head, first, rows);
+      const auto do_rows =
+          query_rows<ConstRows>(d_o.values, sizes, sizes.value_dim, head, first, rows);
+      const auto o_rows =
+          query_rows<ConstRows>(o.values, sizes, sizes.value_dim, head, first, rows);
       const auto lse =
           row_statistics<ConstStatistics>(log_sum_exp.values, sizes, head, first, rows);
       const Eigen::VectorXd row_sums = do_rows.cwiseProduct(o_rows).rowwise().sum();
-      auto dq_rows = query_rows<Rows>(dq.values, sizes, head, first, rows);
+      auto dq_rows = query_rows<Rows>(dq.values, sizes, sizes.head_dim, head, first, rows);
       const std::int64_t seen = mask.seen(first, rows);
       for (std::int64_t first_key = 0; first_key < seen; first_key += kTileTokens) {
         const std::int64_t keys = std::min(kTileTokens, seen - first_key);
-        const auto k_rows = key_rows<ConstRows>(k.values, sizes, head, first_key, keys);
-        const auto v_rows = key_rows<ConstRows>(v.values, sizes, head, first_key, keys);
+        const auto k_rows =
+            key_rows<ConstRows>(k.values, sizes, sizes.head_dim, head, first_key, keys);
+        const auto v_rows =
+            key_rows<ConstRows>(v.values, sizes, sizes.value_dim, head, first_key, keys);
         Tile p = scores_of(q_rows, k_rows, mask, first, first_key);
         for (std::int64_t i = 0; i < rows; ++i) {
           for (std::int64_t j = 0; j < keys; ++j) {  // no exp(-inf + inf) where no key is seen
             p(i, j) = p(i, j) == kMinusInfinity ? 0 : std::exp(p(i, j) - lse(i));
           }
         }
-        key_rows<Rows>(dv.values, sizes, head, first_key, keys).noalias() +=
+        key_rows<Rows>(dv.values, sizes, sizes.value_dim, head, first_key, keys).noalias() +=
             p.transpose() * do_rows;
         Tile ds = do_rows * v_rows.transpose();
         ds.colwise() -= row_sums;
         ds = scale * ds.cwiseProduct(p);
         dq_rows.noalias() += ds * k_rows;
-        key_rows<Rows>(dk.values, sizes, head, first_key, keys).noalias() +=
+        key_rows<Rows>(dk.values, sizes, sizes.head_dim, head, first_key, keys).noalias() +=
             ds.transpose() * q_rows;
       }
     }

@@ -341,6 +341,13 @@ TEST_CASE("latent attention: its heads are not those of config.json", "[config]"
   CHECK(model.experts->shared == 0);
   CHECK(model.experts->dense_layers == 1);
   CHECK(model.mlp_width.value == 128);
+  CHECK(model.experts->score == RouterScore::softmax);
+  CHECK(model.experts->normalised);
+  const std::string router = R"(, "scoring_func": "sigmoid", "norm_topk_prob": false})";
+  const ModelSpec routed = model_of(json.substr(0, json.size() - 1) + router);
+  REQUIRE(routed.experts.has_value());
+  CHECK(routed.experts->score == RouterScore::sigmoid);
+  CHECK_FALSE(routed.experts->normalised);
 }
 
 TEST_CASE("multi-query attention of other names", "[config]") {

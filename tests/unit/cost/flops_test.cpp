@@ -23,6 +23,15 @@ TEST_CASE("attention is 4 B Sq Skv a d, halved when causal", "[cost]") {
   CHECK(attention_backward_kernel_flops(shape) == Flops(21474836480.0));
   shape.causal = true;
   CHECK(attention_forward_flops(shape) == Flops(4294967296.0));
+  SECTION("with values of another head dimension, as latent attention has") {
+    shape.head_dim = 192;
+    shape.value_dim = 128;
+    // 2 * 2 * 1024 * 1024 * 8 * (192 + 128) / 2
+    CHECK(attention_forward_flops(shape) == Flops(5368709120.0));
+    CHECK(attention_backward_model_flops(shape) == Flops(10737418240.0));
+    // 2 * 2 * 1024 * 1024 * 8 * (3 * 192 + 2 * 128) / 2
+    CHECK(attention_backward_kernel_flops(shape) == Flops(13958643712.0));
+  }
 }
 
 TEST_CASE("causal chunks of a sequence add up to the causal whole", "[cost]") {

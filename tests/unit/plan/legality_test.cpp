@@ -662,14 +662,6 @@ TEST_CASE("what a model has and no lowering does is refused", "[plan]") {
 
   const std::vector<Case> cases = {
       {[](auto& model) {
-         model.experts = config::Experts{4, 2, 8, 0, 0, false};
-       },
-       "mixture of experts"},
-      {[](auto& model) {
-         model.latent = config::LatentAttention{0, 4, 3, 2, 6};
-       },
-       "multi-head latent attention"},
-      {[](auto& model) {
          model.sliding_window = config::SlidingWindow{32 * kKiB - 1, 0};
        },
        "a sliding window shorter than the sequence"},

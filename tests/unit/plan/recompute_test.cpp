@@ -41,7 +41,8 @@ plan::Plan with_layers(LayerChoice choice, std::int64_t number, std::int64_t lay
 
 std::vector<std::vector<std::int64_t>> runs_of(const plan::Plan& plan) {
   std::vector<std::vector<std::int64_t>> runs;
-  for (const plan::LayerRun& run : plan::layer_runs(plan, 0, plan.model.layers)) {
+  for (const plan::LayerRun& run :
+       plan::layer_runs(plan, 0, plan.model.layers, plan.model.dense_layers())) {
     runs.push_back({run.first, run.size, run.units, static_cast<std::int64_t>(run.again)});
   }
   return runs;

@@ -68,6 +68,126 @@ std::string is(int operand, const char* placement, const std::string& why) {
   return fmt::format("tensor 't{}' is {} over 'group': {}", operand, placement, why);
 }
 
+// Two source ranks, two experts with two slots each, f = 8, two experts of four for each token.
+const Shape kSlots{{2, "R"}, {2, "E"}, {2, "C"}, {8, "h"}};
+const Shape kExpertWeight{{2, "E"}, {8, "f"}, {8, "h"}};
+const Shape kLogits{{2, "B"}, {4, "S"}, {2, "E"}};
+const Shape kChoices{{2, "B"}, {4, "S"}, {2, "k"}};
+constexpr Placement kSources = Placement::shard(0);
+constexpr Placement kExperts = Placement::shard(1);
+constexpr Placement kSlotFeatures = Placement::shard(3);
+
+std::vector<Case> grouped_gemm_cases() {
+  const auto product = [](Placement x, Placement weight, Placement y) {
+    return std::vector<Part>{in(kSlots, x), in(kExpertWeight, weight), out(kSlots, y)};
+  };
+  const auto gradient = [](Placement dy, Placement x, Placement weight) {
+    return std::vector<Part>{in(kSlots, dy), in(kSlots, x), out(kExpertWeight, weight)};
+  };
+  const auto f = Function::grouped_gemm_forward;
+  const auto i = Function::grouped_gemm_input_gradient;
+  const auto w = Function::grouped_gemm_weight_gradient;
+  const Placement third = Placement::shard(2);
+  return {
+      {f, product(kWhole, kWhole, kWhole), ""},
+      {f, product(kSources, kWhole, kSources), ""},
+      {f, product(kExperts, kRows, kExperts), ""},
+      {f, product(kWhole, kColumns, kSlotFeatures), ""},
+      {f, product(kSlotFeatures, third, kSum), ""},
+      {f,
+       product(kSources, kRows, kSources),
+       is(0, "sharded along 0", "it does not fit weight 't1', which is sharded along 0")},
+      {f, product(kSlotFeatures, third, kWhole), is(2, "replicated", "it should be a partial sum")},
+      {i, product(kExperts, kRows, kExperts), ""},
+      {i, product(kWhole, third, kSlotFeatures), ""},
+      {i, product(kSlotFeatures, kColumns, kSum), ""},
+      {i,
+       product(kExperts, kWhole, kExperts),
+       is(0, "sharded along 1", "it does not fit weight 't1', which is replicated")},
+      {w, gradient(kSources, kSources, kSum), ""},
+      {w, gradient(kExperts, kExperts, kRows), ""},
+      {w, gradient(kSlotFeatures, kWhole, kColumns), ""},
+      {w, gradient(kWhole, kSlotFeatures, third), ""},
+      {w, gradient(kWhole, kWhole, kWhole), ""},
+      {w, gradient(kSources, kSources, kWhole), is(2, "replicated", "it should be a partial sum")},
+      {w, gradient(kSources, kExperts, kSum), is(0, "sharded along 0", "it does not fit 't1'")},
+  };
+}
+
+std::vector<Case> expert_cases() {
+  const auto weights = Function::expert_weights;
+  const auto d_weights = Function::expert_weights_backward;
+  const auto dispatch = Function::dispatch_tokens;
+  const auto d_dispatch = Function::dispatch_tokens_backward;
+  const auto combine = Function::combine_tokens;
+  const auto d_combine = Function::combine_tokens_backward;
+  const std::string by_source = is(2, "replicated", "it should be sharded along 0");
+  return {
+      {Function::select_experts, {in(kLogits, kBatch), out(kChoices, kBatch)}, ""},
+      {Function::select_experts,
+       {in(kLogits, kSum), out(kChoices, kSum)},
+       is(0, "a partial sum", kMissingSum)},
+      {weights, {in(kLogits, kSequence), in(kChoices, kSequence), out(kChoices, kSequence)}, ""},
+      {weights,
+       {in(kLogits, kFeatures), in(kChoices, kWhole), out(kChoices, kWhole)},
+       is(0, "sharded along 2", "a router needs whole rows of whole logits")},
+      {d_weights,
+       {in(kChoices, kBatch), in(kLogits, kBatch), in(kChoices, kBatch), out(kLogits, kBatch)},
+       ""},
+      {d_weights,
+       {in(kChoices, kSum), in(kLogits, kWhole), in(kChoices, kWhole), out(kLogits, kSum)},
+       is(0, "a partial sum", "a router needs whole rows of whole logits")},
+      {dispatch, {in(kHidden, kSequence), in(kChoices, kSequence), out(kSlots, kSources)}, ""},
+      {dispatch, {in(kHidden, kWhole), in(kChoices, kWhole), out(kSlots, kWhole)}, ""},
+      {dispatch, {in(kHidden, kSequence), in(kChoices, kSequence), out(kSlots, kWhole)}, by_source},
+      {d_dispatch, {in(kSlots, kSources), in(kChoices, kBatch), out(kHidden, kBatch)}, ""},
+      {d_dispatch,
+       {in(kSlots, kExperts), in(kChoices, kBatch), out(kHidden, kBatch)},
+       is(0, "sharded along 1", "it should be sharded along 0")},
+      {combine,
+       {in(kSlots, kSources), in(kChoices, kBatch), in(kChoices, kBatch), out(kHidden, kBatch)},
+       ""},
+      {combine,
+       {in(kSlots, kSum), in(kChoices, kWhole), in(kChoices, kWhole), out(kHidden, kWhole)},
+       is(0, "a partial sum", "it should be replicated")},
+      {d_combine,
+       {in(kHidden, kBatch),
+        in(kSlots, kSources),
+        in(kChoices, kBatch),
+        in(kChoices, kBatch),
+        out(kSlots, kSources),
+        out(kChoices, kBatch)},
+       ""},
+      {d_combine,
+       {in(kHidden, kSum),
+        in(kSlots, kWhole),
+        in(kChoices, kWhole),
+        in(kChoices, kWhole),
+        out(kSlots, kWhole),
+        out(kChoices, kWhole)},
+       is(0, "a partial sum", "experts take whole tokens")},
+  };
+}
+
+std::vector<Case> assembled_key_cases() {
+  const Shape shared{{2, "B"}, {4, "S"}, {2, "dr"}};
+  const Shape own = kKeys.with(3, {2, "dn"});
+  const auto f = Function::assemble_keys;
+  const auto b = Function::assemble_keys_backward;
+  return {
+      {f, {in(own, kBatch), in(shared, kBatch), out(kKeys, kBatch)}, ""},
+      {f, {in(own, kFeatures), in(shared, kWhole), out(kKeys, kFeatures)}, ""},
+      {f,
+       {in(own, kFeatures), in(shared, kFeatures), out(kKeys, kFeatures)},
+       is(1, "sharded along 2", "it should be replicated")},
+      {b, {in(kKeys, kSequence), out(own, kSequence), out(shared, kSequence)}, ""},
+      {b, {in(kKeys, kFeatures), out(own, kFeatures), out(shared, kSum)}, ""},
+      {b,
+       {in(kKeys, kFeatures), out(own, kFeatures), out(shared, kWhole)},
+       is(2, "replicated", "it should be a partial sum")},
+  };
+}
+
 std::vector<Case> attention_cases() {
   const auto forward = [](Placement q, Placement k, Placement v, Placement o) {
     return std::vector<Part>{
@@ -500,6 +620,9 @@ std::vector<Case> all_cases() {
   for (const auto& cases : {gemm_cases(),
                             attention_cases(),
                             shared_heads_cases(),
+                            grouped_gemm_cases(),
+                            expert_cases(),
+                            assembled_key_cases(),
                             norm_cases(),
                             pointwise_cases(),
                             embedding_cases(),
@@ -637,12 +760,15 @@ TEST_CASE("shapes: attention", "[program]") {
         "operation 'op' (attention_forward): tensor 't1': " + keys);
   CHECK(emit(kQueries, kKeys, kKeys.with(1, {2, "S"}), kQueries) ==
         "operation 'op' (attention_forward): tensor 't2': " + keys);
-  CHECK(emit(kQueries, kKeys, kKeys.with(3, {8, "d"}), kQueries) ==
-        "operation 'op' (attention_forward): tensor 't2': " + keys);
+  const Shape wide = kKeys.with(3, {8, "dv"});  // values may have another head dimension
+  const std::string values = "it does not have a value for every query";
+  CHECK(emit(kQueries, kKeys, wide, kQueries.with(4, {8, "dv"})) == "accepted");
+  CHECK(emit(kQueries, kKeys, wide, kQueries) ==
+        "operation 'op' (attention_forward): tensor 't3': " + values);
   CHECK(emit(kHidden, kKeys, kKeys, kHidden) ==
         "operation 'op' (attention_forward): tensor 't0': queries have five dimensions");
   CHECK(emit(kQueries, kKeys, kKeys, kKeys) ==
-        "operation 'op' (attention_forward): tensor 't3': it is not as large as the queries");
+        "operation 'op' (attention_forward): tensor 't3': " + values);
 }
 
 /// The message with which a collective from one placement to another is refused.
