@@ -77,7 +77,9 @@ TensorId Builder::add(Tensor tensor) {
     tensor.root = static_cast<TensorId>(id);
   }
   try {
-    tensor.local_elements = local_elements(mesh, tensor);
+    const LocalShape local = local_shape(mesh, tensor);
+    tensor.local_extents = local.extents;
+    tensor.local_elements = local.elements;
   } catch (const std::logic_error&) {
     throw BuildError(fmt::format("tensor '{}': {} does not divide and states no padding",
                                  tensor.name,
@@ -150,7 +152,7 @@ TensorId Builder::declare_shard_of(TensorId base,
 TensorId Builder::declare_block(TensorId base, AxisMask group, std::int64_t rotation) {
   const Tensor& whole = tensor(base);
   const std::int64_t ranks = mesh().group_size(group);
-  const std::int64_t tokens = local_extent(mesh(), whole, kSequenceDim);
+  const std::int64_t tokens = whole.local_extent(kSequenceDim);
   if (whole.root != base || !whole.block.whole() || tokens % ranks != 0 ||
       (whole.blocks != 1 && whole.blocks != ranks)) {
     throw BuildError(fmt::format(

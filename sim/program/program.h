@@ -129,7 +129,7 @@ class Program {
 
   /// One rank's extent of a dimension, padding included.
   [[nodiscard]] std::int64_t local_extent(TensorId id, int dim) const {
-    return program::local_extent(mesh_, tensors_[id], dim);
+    return tensors_[id].local_extent(dim);
   }
 
  private:

@@ -30,33 +30,48 @@ bool heads_start_at(const Shape& shape, int dim) {
 
 }  // namespace
 
-std::int64_t local_extent(const Mesh& mesh, const Tensor& tensor, int dim) {
-  const auto shards = [&](bool within) {
-    return mesh.group_size(tensor.layout.axes_where(
-        [=](Placement p) { return p.sharded() && p.dim() == dim && p.within() == within; }));
-  };
+LocalShape local_shape(const Mesh& mesh, const Tensor& tensor) {
+  std::array<std::int64_t, kMaxDims> first;   // ranks that share a dimension
+  std::array<std::int64_t, kMaxDims> within;  // ranks that share what those leave
+  first.fill(1);
+  within.fill(1);
+  std::int64_t flat = 1;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    const Placement placement = tensor.layout[axis];
+    if (!placement.sharded()) {
+      continue;
+    }
+    std::int64_t& shards =
+        placement.dim() == Placement::kFlat
+            ? flat
+            : (placement.within() ? within : first).at(static_cast<std::size_t>(placement.dim()));
+    shards *= mesh.size(axis);
+  }
   const bool state = tensor.role == Role::parameter || tensor.role == Role::gradient ||
                      tensor.role == Role::optimizer_state;
-  const bool counts_tokens = !state && tensor.shape.rank() > kTokenDims && dim < kTokenDims;
-  const std::int64_t multiple = counts_tokens ? 0 : tensor.pad_multiple;
-  std::int64_t extent = tensor.shape[dim].size;
-  if (const std::int64_t first = shards(false); first > 1) {
-    extent = divided(extent, first, multiple);
-  }
-  if (const std::int64_t within = shards(true); within > 1) {
-    extent = divided(extent, within, multiple == 0 ? 0 : 1);
-  }
-  return extent;
-}
-
-Elements local_elements(const Mesh& mesh, const Tensor& tensor) {
+  LocalShape local;
   std::int64_t count = 1;
   for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
-    count *= local_extent(mesh, tensor, dim);
+    const auto d = static_cast<std::size_t>(dim);
+    const bool counts_tokens = !state && tensor.shape.rank() > kTokenDims && dim < kTokenDims;
+    const std::int64_t multiple = counts_tokens ? 0 : tensor.pad_multiple;
+    std::int64_t extent = tensor.shape[dim].size;
+    if (first[d] > 1) {
+      extent = divided(extent, first[d], multiple);
+    }
+    if (within[d] > 1) {
+      extent = divided(extent, within[d], multiple == 0 ? 0 : 1);
+    }
+    local.extents[d] = extent;
+    count *= extent;
   }
-  const std::int64_t flat_shards = shards_of(mesh, tensor.layout, Placement::kFlat);
-  return Elements(flat_shards == 1 ? count
-                                   : divided(count, flat_shards, tensor.pad_multiple == 0 ? 0 : 1));
+  local.elements =
+      Elements(flat == 1 ? count : divided(count, flat, tensor.pad_multiple == 0 ? 0 : 1));
+  return local;
+}
+
+std::int64_t local_extent(const Mesh& mesh, const Tensor& tensor, int dim) {
+  return local_shape(mesh, tensor).extents[static_cast<std::size_t>(dim)];
 }
 
 std::string display_name(const Tensor& tensor) {
@@ -86,9 +101,9 @@ std::string shape_in_numbers(const Mesh& mesh, const Tensor& tensor) {
   }
   std::string text;
   for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
-    std::int64_t extent = local_extent(mesh, tensor, dim);
+    std::int64_t extent = tensor.local_extent(dim);
     if (heads_start_at(tensor.shape, dim)) {
-      extent *= local_extent(mesh, tensor, ++dim);
+      extent *= tensor.local_extent(++dim);
     }
     text += fmt::format("{}{}", text.empty() ? "[" : ", ", extent);
   }

@@ -261,17 +261,25 @@ struct Tensor {
   std::int16_t blocks = 1;
   Shape shape;
   Layout layout;
-  /// Derived from shape and layout: one rank's elements, padding included.
+  /// Derived from shape and layout, by local_shape.
+  std::array<std::int64_t, kMaxDims> local_extents{};
   Elements local_elements;
+
+  [[nodiscard]] std::int64_t local_extent(int dim) const {
+    return local_extents[static_cast<std::size_t>(dim)];
+  }
 
   [[nodiscard]] Bytes local_bytes() const { return bytes_of(local_elements, type); }
 };
 
-/// One rank's extent of dimension `dim`, padding included. Flat shards have no such extent.
-[[nodiscard]] std::int64_t local_extent(const Mesh& mesh, const Tensor& tensor, int dim);
+/// What one rank holds, padding included. Flat shards have elements alone.
+struct LocalShape {
+  std::array<std::int64_t, kMaxDims> extents{};
+  Elements elements;
+};
 
-/// One rank's elements under the tensor's layout. Throws std::logic_error where shards do not
-/// divide and the tensor states no padding.
+/// One rank's part under the tensor's layout. Throws std::logic_error where shards do not divide
+/// and the tensor states no padding.
 ///
 /// EQ local-elements: E = product over dimensions of ceil(x / (k n)) k; of flat shards ceil(E / m)
 ///   x  logical size of a dimension                                        [1]
@@ -282,7 +290,10 @@ struct Tensor {
 /// Source: derived: equal shards of what is padded up to k times the ranks that share it
 /// Valid:  every rank holds as much, padding included
 /// Tests:  tests/unit/program/tensor_test.cpp
-[[nodiscard]] Elements local_elements(const Mesh& mesh, const Tensor& tensor);
+[[nodiscard]] LocalShape local_shape(const Mesh& mesh, const Tensor& tensor);
+
+/// The same for one dimension of a tensor that no program has derived.
+[[nodiscard]] std::int64_t local_extent(const Mesh& mesh, const Tensor& tensor, int dim);
 
 /// "qkv weight (gathered)".
 [[nodiscard]] std::string display_name(const Tensor& tensor);

@@ -66,7 +66,7 @@ LocalTensor local_shape(const Mesh& mesh, const Tensor& tensor, std::int64_t ran
   const AxisMask flat = flat_axes(tensor);
   if (mesh.group_size(flat) > 1) {
     const Tensor whole = without_flat_shards(tensor);
-    const std::int64_t elements = local_elements(mesh, whole).value();
+    const std::int64_t elements = program::local_shape(mesh, whole).elements.value();
     local.rank = 1;
     local.extent[0] = tensor.local_elements.value();
     local.first[0] = mesh.position(rank, flat) * local.extent[0];

@@ -21,7 +21,9 @@ Tensor tensor(const Shape& shape, const Layout& layout, std::int16_t pad_multipl
   result.shape = shape;
   result.layout = layout;
   result.pad_multiple = pad_multiple;
-  result.local_elements = local_elements(mesh(), result);
+  const LocalShape local = local_shape(mesh(), result);
+  result.local_extents = local.extents;
+  result.local_elements = local.elements;
   return result;
 }
 
