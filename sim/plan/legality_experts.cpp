@@ -31,7 +31,8 @@ void check_expert_group(const Plan& plan, Feasibility& feasibility) {
            fmt::format("{} experts do not divide by expert_parallel {}", count, degree));
   }
   const bool split = splits_expert_features(plan);
-  const std::int64_t whole_groups = split ? plan.data_degree : plan.ranks();
+  const std::int64_t whole_groups =
+      split ? plan.data_degree : plan.ranks_of_replica() * plan.data_degree;
   if (whole_groups % degree != 0) {
     refuse(feasibility,
            "expert-ranks",

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/plan/experts.h"
+
 namespace trireme::plan {
 
 using program::Access;
@@ -89,6 +91,15 @@ class Booking {
   Phase phase_;
   Component component_;
 };
+
+/// Axes over which only some stages of a pipeline shard weights: features of an MLP and rows of a
+/// vocabulary, and experts. Every stage has attention, and ZeRO shards no other weights more
+/// widely.
+AxisMask axes_of_other_stages(const Plan& plan) {
+  const AxisMask features = plan.mlp == MlpLowering::megatron ? kGroup : AxisMask{0};
+  const AxisMask experts = plan.model.experts ? expert_axes(plan) : AxisMask{0};
+  return static_cast<AxisMask>(features | experts);
+}
 
 }  // namespace
 
@@ -643,7 +654,12 @@ void Parameters::sum_between_stages(ParameterId id, std::int64_t peer_stage) {
 }
 
 AxisMask Parameters::norm_axes() const {
-  AxisMask axes = step_.plan.pipeline_degree > 1 ? kPipeline : AxisMask{0};
+  AxisMask axes = 0;
+  if (step_.plan.pipeline_degree > 1) {
+    // The stages meet in one sum: over what any of them shards, though not each has every kind of
+    // layer or a part of the vocabulary.
+    axes = static_cast<AxisMask>(kPipeline | axes_of_other_stages(step_.plan));
+  }
   for (const Parameter& parameter : parameter_) {
     axes = static_cast<AxisMask>(axes |
                                  step_.b.tensor(parameter.final_gradient).layout.sharded_axes());

@@ -291,8 +291,8 @@ void fill_placement(const config::StudySpec& study,
                     const config::PlanSpec& spec,
                     Plan& plan,
                     Feasibility& feasibility) {
-  if (spec.placement.empty()) {
-    return;
+  if (spec.placement.empty() || plan.data_degree % plan.expert_data_degree() != 0) {
+    return;  // nothing is stated, or experts have no ranks: refused by their rules
   }
   const program::Mesh mesh = mesh_of(plan);
   std::vector<int> order;
@@ -332,6 +332,27 @@ void fill_placement(const config::StudySpec& study,
                          ranks,
                          mesh.axis(axis).name,
                          node));
+    }
+  }
+}
+
+/// Groups of data-parallel ranks fill nodes too, where there are other ranks outside them.
+void check_data_tiling(const config::StudySpec& study,
+                       const config::PlanSpec& spec,
+                       const Plan& plan,
+                       Feasibility& feasibility) {
+  if (!spec.placement.empty() || plan.data_degree % plan.expert_data_degree() != 0) {
+    return;  // placed as stated, or refused by the rules of experts
+  }
+  const program::Mesh mesh = mesh_of(plan);
+  const std::int64_t node = study.cluster.gpus_per_node;
+  std::int64_t ranks = plan.ranks_of_replica();
+  for (int axis = kDataAxis; axis < std::min(mesh.axes(), kPipelineAxis); ++axis) {
+    ranks *= mesh.size(axis);
+    if (mesh.size(axis) > 1 && ranks < plan.ranks() && node % ranks != 0 && ranks % node != 0) {
+      refuse(feasibility,
+             "groups-fill-nodes",
+             fmt::format("groups of {} ranks do not tile nodes of {} GPUs", ranks, node));
     }
   }
 }
@@ -393,8 +414,8 @@ void fill_batches(const config::StudySpec& study,
 
 /// Fills in the parts in which MLP and loss walk over a rank's tokens.
 void fill_chunks(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
-  if (plan.sequence_sharded && plan.sequence % plan.group_degree != 0) {
-    return;  // refused by the rule on sequences
+  if (plan.sequence % plan.sequence_shards() != 0) {
+    return;  // refused by the rules on sequences
   }
   plan.loss_chunks =
       spec.loss_chunks == config::kAutomatic ? automatic_loss_chunks(plan) : spec.loss_chunks;
@@ -486,6 +507,7 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   fill_batches(study, spec, plan, feasibility);
   fill_chunks(spec, plan, feasibility);
   fill_placement(study, spec, plan, feasibility);
+  check_data_tiling(study, spec, plan, feasibility);
   check_tensor_overlap(study, plan, feasibility);
   check_rules(plan, feasibility);
   return resolution;

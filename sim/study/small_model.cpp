@@ -167,10 +167,25 @@ void shrink_experts(const Plan& plan, const Sizes& sizes, Plan& small) {
   experts.per_token = std::min<std::int64_t>({experts.per_token, experts.count, 3});
   experts.width = sizes.mlp_per_rank * plan.group_degree;
   experts.shared = std::min<std::int64_t>(experts.shared, 2);
-  experts.dense_layers = std::min<std::int64_t>(experts.dense_layers, small.model.layers - 1);
-  if (experts.dense_layers > 1) {
-    experts.dense_layers = 1;
+  experts.dense_layers = std::min({experts.dense_layers, std::int64_t{1}, small.model.layers - 1});
+}
+
+/// Parts of a pipeline whose layers are all dense stay so, and of one that has both kinds of layers
+/// one is dense.
+void shrink_dense_parts(const Plan& plan, Plan& small) {
+  std::int64_t left = plan.model.experts->dense_layers;
+  std::int64_t dense = 0;
+  for (std::int64_t chunk = 0; chunk < plan.chunks() && left > 0; ++chunk) {
+    const bool all = left >= plan.layers_of_chunk(chunk);
+    if (!all && !small.chunk_layers.empty()) {
+      std::int64_t& layers = small.chunk_layers[static_cast<std::size_t>(chunk)];
+      small.model.layers += 2 - layers;
+      layers = 2;
+    }
+    dense += all ? small.layers_of_chunk(chunk) : 1;
+    left -= plan.layers_of_chunk(chunk);
   }
+  small.model.experts->dense_layers = std::min(dense, small.model.layers - 1);
 }
 
 }  // namespace
@@ -194,6 +209,9 @@ Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
   small.micro_batch = std::min(plan.micro_batch, sizes.micro_batch);
   small.micro_batches = std::min(plan.micro_batches, sizes.micro_batches);
   shrink_pipeline(plan, small);
+  if (plan.pipeline_degree > 1 && small.model.experts) {
+    shrink_dense_parts(plan, small);
+  }
   // Megatron wants two halves of every context-parallel rank, PyTorch of their tensor ranks too;
   // ranks of a group that does not shard tokens are counted as if it did.
   const std::int64_t context = plan.ranks_of_replica() / plan.group_degree;

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "sim/engine/analytic.h"
 #include "sim/plan/lower.h"
+#include "sim/plan/step.h"
 #include "tests/catch.h"
 #include "tests/support/random_plan.h"
 #include "tests/unit/engine/timed_program.h"
@@ -149,6 +151,40 @@ TEST_CASE("event equals analytic with one stream at a time, folded or not", "[pr
     CHECK(every_rank->time.gemm.value() == Approx(analytic->gemm.value()).epsilon(1e-12));
     CHECK(every_rank->time.memory_bound.value() ==
           Approx(analytic->memory_bound.value()).epsilon(1e-12));
+  }
+}
+
+// Ranks of a stage that have less to do than the slowest reach the next one earlier.
+TEST_CASE("stages of a pipeline: event lies between the longest stage and analytic, folded or not",
+          "[property][engine][pipeline]") {
+  const std::uint64_t first = std::uint64_t{1000003} * Catch::getSeed();
+  for (std::uint64_t seed = first; seed < first + 60; ++seed) {
+    const plan::Plan plan = test::random_pipeline_plan(seed);
+    CAPTURE(seed, test::describe(plan));
+    const std::vector<program::Program> stages = plan::lower_stages(plan);
+    Machine machine = machine_of(plan);
+    const int innermost = plan.placement.empty() ? plan::kGroupAxis : plan.placement.front();
+    machine.gpus_per_node = stages.front().mesh().size(innermost);
+    const Schedule schedule(stages);
+    const auto analytic = engine::read_time(stages, machine);
+    REQUIRE(analytic.has_value());
+    const auto event = engine::simulate(schedule, machine, alone());
+    REQUIRE(event.has_value());
+    const double wanted = event->time.step.value();
+    CHECK(wanted <= analytic->step.value() * (1 + 1e-12));
+    for (const program::Program& stage : stages) {
+      CHECK(wanted >= longest_stream(stage, machine) * (1 - 1e-12));
+    }
+    EventOptions unfolded = alone();
+    unfolded.unfolded = true;
+    const auto every_rank = engine::simulate(schedule, machine, unfolded);
+    REQUIRE(every_rank.has_value());
+    CHECK(every_rank->classes == plan.ranks());
+    CHECK(every_rank->time.step.value() == Approx(wanted).epsilon(1e-12));
+    const ledger::TimeLedger& time = event->time;
+    CHECK((time.compute_busy + time.exposed_communication + time.exposed_host_copy +
+           time.exposed_launch + time.pipeline_bubble)
+              .value() == Approx(wanted).epsilon(1e-9));
   }
 }
 

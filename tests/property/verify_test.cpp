@@ -463,6 +463,56 @@ TEST_CASE("verified: experts over no, some and all ranks", "[property][verify]")
   }
 }
 
+TEST_CASE("verified: stages with dense layers alone, with experts alone and with both",
+          "[property][verify]") {
+  const bool clip = GENERATE(false, true);
+  for (const Composition& parts : kCompositions) {
+    if (parts.mlp == MlpLowering::megatron && !parts.sequence_sharded) {
+      continue;
+    }
+    Plan plan = composed(llama_like(2, 2), parts);
+    plan.expert_tensor = parts.attention == AttentionLowering::megatron;
+    const bool whole = parts.mlp != MlpLowering::megatron || !plan.expert_tensor;
+    give_experts(plan, whole ? 4 : 2, 3);
+    plan.model.experts->shared = 0;
+    plan.model.layers = 5;
+    plan.chunk_layers = {2, 2, 1};
+    plan.pipeline_degree = 3;
+    plan.schedule = plan::PipelineSchedule::one_forward_one_backward;
+    plan.clip_gradients = clip;
+    plan.zero_stage = clip ? 0 : 2;
+    verify(plan);
+  }
+}
+
+/// By part of a pipeline, whether dense layers are all that it has (2), some (1) or none (0).
+std::vector<int> dense_parts(const Plan& plan) {
+  std::vector<int> parts;
+  std::int64_t left = plan.model.experts->dense_layers;
+  for (std::int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
+    const std::int64_t layers = plan.layers_of_chunk(chunk);
+    parts.push_back(left >= layers ? 2 : left > 0 ? 1 : 0);
+    left -= layers;
+  }
+  return parts;
+}
+
+TEST_CASE("shrunk pipelines keep which stages have experts", "[property][verify]") {
+  int mixed = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Plan plan = test::random_pipeline_plan(std::uint64_t{1000003} * Catch::getSeed() + seed);
+    if (!plan.model.experts) {
+      continue;
+    }
+    CAPTURE(test::describe(plan), plan.model.experts->dense_layers, plan.chunk_layers);
+    const Plan small = study::shrink(plan, study::ModelSize::least, plan.group_degree);
+    CHECK(dense_parts(small) == dense_parts(plan));
+    const std::vector<int> parts = dense_parts(plan);
+    mixed += parts.front() == 2 && parts.back() == 0 ? 1 : 0;
+  }
+  CHECK(mixed > 0);
+}
+
 TEST_CASE("verified: a step is the same however its sequences are split", "[property][verify]") {
   // Four sequences as micro batches, as sequences of a micro batch and as data-parallel replicas,
   // each over one, two and four sequence ranks: the reference gets the same numbers, and so does

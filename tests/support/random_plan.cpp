@@ -204,6 +204,9 @@ void draw_pipeline(Draw& draw, plan::Plan& plan) {
     plan.chunk_layers.push_back(draw.between(1, 2));
     plan.model.layers += plan.chunk_layers.back();
   }
+  if (plan.model.experts) {
+    plan.model.experts->dense_layers = draw.between(0, plan.model.layers - 1);
+  }
   plan.placement = draw.one_of(std::array<std::vector<int>, 4>{
       {{}, {5, 0, 1, 2, 3, 4}, {0, 5, 2, 1, 4, 3}, {3, 5, 4, 2, 0, 1}}});
   plan.reshard_after_forward = true;  // kept parameters are not modelled beside a pipeline

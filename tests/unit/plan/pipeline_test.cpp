@@ -1,6 +1,7 @@
 // Pipelines: what stages send to each other, what they hold, and how long they stand still.
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "sim/engine/analytic.h"
@@ -120,7 +121,8 @@ TEST_CASE("the bubble of an interleaved pipeline is (p - 1) / (m v)", "[plan][pi
   CHECK((run.step - run.busy) / run.busy == Approx(bubble).epsilon(1e-9));
 }
 
-// B S h e for each micro batch and boundary, each way; over the group where tokens are split.
+// B S h e for each micro batch and boundary, each way; over the group where tokens are split, and
+// over the context-parallel ranks always.
 TEST_CASE("stages send a micro batch's residual stream", "[plan][pipeline]") {
   const std::int64_t micro_batches = 5;
   const std::int64_t whole = 2 * 32 * 64 * 2;  // B S h e
@@ -137,6 +139,17 @@ TEST_CASE("stages send a micro batch's residual stream", "[plan][pipeline]") {
       CHECK(messages_of(plan::lower_stage(plan, stage)) ==
             Bytes(boundaries * micro_batches * message));
     }
+  }
+  for (const bool sequence : {false, true}) {
+    Plan plan = test::megatron(test::gelu_model(4, 64, 8), 4, 32);
+    plan.sequence_sharded = sequence;
+    plan.exchange_degree = 2;
+    plan.micro_batch = 2;
+    plan.micro_batches = micro_batches;
+    plan.pipeline_degree = 2;
+    plan.schedule = PipelineSchedule::one_forward_one_backward;
+    CHECK(messages_of(plan::lower_stage(plan, 1)) ==
+          Bytes(micro_batches * whole / 2 / (sequence ? 4 : 1)));
   }
   Plan plan = test::ulysses(test::gelu_model(4, 64, 4), 4, 32);
   plan.micro_batch = 2;
@@ -256,6 +269,66 @@ TEST_CASE("ranks of a stage are one class of the event engine", "[plan][pipeline
   CHECK(folded->classes == 4);
   CHECK(all->classes == 8);
   CHECK(all->time.step.value() == Approx(folded->time.step.value()).epsilon(1e-12));
+}
+
+// All ranks sum the norm in one collective, so that stages without experts are in the group of
+// those with them.
+TEST_CASE("stages without experts sum the norm over the ranks of experts", "[plan][pipeline]") {
+  Plan plan = pipeline(3, 1, 2);
+  plan.model.experts = config::Experts{};
+  plan.model.experts->count = 4;
+  plan.model.experts->per_token = 1;
+  plan.model.experts->width = 8;
+  plan.model.experts->dense_layers = 2;  // the first stage's
+  plan.data_degree = 2;
+  plan.expert_degree = 2;
+  plan.clip_gradients = true;
+  const std::vector<Program> stages = plan::lower_stages(plan);
+  for (const Program& stage : stages) {
+    std::int64_t found = 0;
+    for (const program::Op& op : stage.ops()) {
+      if (program::communicates(op) && op.component == Component::clipping) {
+        CHECK(stage.mesh().group_size(op.group) == 3 * 2);
+        ++found;
+      }
+    }
+    CHECK(found == 1);
+  }
+  CHECK(engine::simulate(engine::Schedule(stages), machine_with_messages()).has_value());
+}
+
+TEST_CASE("degrees that do not fit a pipeline are refused, not fallen over", "[plan][pipeline]") {
+  const auto rules = [](const std::string& sequence, const std::string& keys, int nodes = 4) {
+    const config::StudySpec study = test::study_of(
+                                        "version: 1\n"
+                                        "model: {use: mixtral-8x7b-v0.1}\n"
+                                        "cluster: {use: h100-8x-nvlink, nodes: " +
+                                        std::to_string(nodes) +
+                                        "}\n"
+                                        "workload: {sequence: " +
+                                        sequence +
+                                        "}\n"
+                                        "plans:\n  - {name: p, " +
+                                        keys + "}\n")
+                                        .base();
+    std::vector<std::string> names;
+    for (const Refusal& refusal : plan::resolve(study, study.plans.front()).feasibility.refusals) {
+      names.push_back(refusal.rule);
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(rules("8K", "ulysses: 2, pipeline: 2, expert_parallel: 8").empty());
+  // Experts are taken from the ranks of one stage: 32 GPUs in 8 stages are 4.
+  CHECK(rules("8K", "pipeline: 8, expert_parallel: 8") == Names{"expert-ranks"});
+  CHECK(rules("8K", "pipeline: 8, expert_parallel: 8, placement: [pipeline, data]") ==
+        Names{"expert-ranks"});
+  // 12 data-parallel and sequence ranks inside a pipeline fill one node and a half.
+  CHECK(rules("8K", "ulysses: 4, pipeline: 2", 3) == Names{"groups-fill-nodes"});
+  CHECK(rules("8K", "ulysses: 4", 3).empty());
+  // A sequence that the ring's ranks do not divide.
+  CHECK(rules("6", "ulysses: 2, ring: 2, pipeline: 2") ==
+        Names{"sequence-divides", "context-parallel-halves", "not-modelled"});
 }
 
 TEST_CASE("a ring and an exchange have places beside a pipeline", "[plan][pipeline]") {
