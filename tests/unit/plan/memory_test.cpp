@@ -89,6 +89,26 @@ TEST_CASE("a SwiGLU layer with grouped heads saves what TransformerEngine's does
   CHECK(saved_per_layer(plan) == expected + Bytes(2 * tokens * 1536));
 }
 
+// The same with s of a context-parallel rank, S / cp, keys and values of which it holds its own.
+TEST_CASE("Megatron's activations shrink with context parallelism, grouped heads too", "[plan]") {
+  plan::ModelShape model = gelu_model(1, kHidden, kHeads);
+  model.kv_heads = 8;
+  model.head_dim = 96;
+  model.mlp_kind = config::MlpKind::swiglu;
+  model.mlp_width = 2816;
+  model.norm = config::NormKind::rmsnorm;
+  model.rotary = true;
+  for (const std::int64_t context : {1, 2, 4}) {
+    plan::Plan plan = megatron(model, kRanks, kSequence);
+    plan.ring_degree = context;
+    plan.ring = config::RingImplementation::transformer_engine;
+    plan.order = config::RingOrder::zigzag;
+    CAPTURE(context);
+    const std::int64_t tokens = kSequence / context / kRanks;
+    CHECK(saved_per_layer(plan) == Bytes(2 * tokens * (4096 + 4608 + 8448) + 4 * tokens * 16));
+  }
+}
+
 TEST_CASE("states take 18 bytes a parameter with fp32 gradients and 16 with bf16", "[plan]") {
   // Per layer 12 h^2 of matrices and 4 h of norms, all multiples of 8.
   const plan::ModelShape model = gelu_model(2, kHidden, kHeads);
