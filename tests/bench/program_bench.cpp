@@ -1,5 +1,6 @@
 // How fast a step program is built and read: one core, Llama-3.1-8B under the plans of the study,
-// with as many layers as the argument says. Neither may depend on them.
+// with as many layers as the argument says. Neither may depend on them. Then all stages of a
+// pipeline beside tensor, context and data parallelism.
 #include <memory>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/study/evaluate.h"
+#include "sim/study/stages.h"
 
 namespace trireme {
 namespace {
@@ -26,11 +28,28 @@ plans:
   - {name: hybrid, ulysses: 8, mlp: {tensor_parallel: 8}, zero: {stage: 3, only: attention}}
 )";
 
+constexpr const char* kComposed = R"(version: 1
+model: llama-3.1-405b
+cluster: {use: h100-8x-nvlink, nodes: 128, profile: h100-sxm-public}
+workload: {sequence: 256K, micro_batch: 1, global_batch: 256}
+defaults: {recompute: full, loss: {implementation: vocabulary_parallel}}
+plans:
+  - name: composed
+    framework: megatron
+    tensor_parallel: {degree: 8, sequence: true}
+    context_parallel: {degree: 4, communication: a2a+p2p, exchange_degree: 1}
+    pipeline: {degree: 16, schedule: 1f1b}
+    data_parallel: 2
+    zero: {stage: 1}
+)";
+
+config::StudySpec parsed(const char* text) {
+  const auto source = std::make_shared<const config::SourceText>("program_bench", text);
+  return config::StudyFile::parse(source, {}).base();
+}
+
 const config::StudySpec& study() {
-  static const config::StudySpec kSpec = [] {
-    const auto source = std::make_shared<const config::SourceText>("program_bench", kStudy);
-    return config::StudyFile::parse(source, {}).base();
-  }();
+  static const config::StudySpec kSpec = parsed(kStudy);
   return kSpec;
 }
 
@@ -80,6 +99,25 @@ void all_of(const program::Program& program, const engine::Machine& machine) {
   time_of(program, machine);
 }
 
+/// 16 stages on 1,024 ranks, 128 micro batches: the programs of all stages.
+void build_stages(benchmark::State& state) {
+  const config::StudySpec spec = parsed(kComposed);
+  const plan::Plan plan = plan::resolve(spec, spec.plans.front()).plan;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(plan::lower_stages(plan));
+  }
+}
+
+void read_all_stages(benchmark::State& state) {
+  const config::StudySpec spec = parsed(kComposed);
+  const auto stages = plan::lower_stages(plan::resolve(spec, spec.plans.front()).plan);
+  const engine::Machine machine = study::machine_of(spec.cluster);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(study::read_stages(stages, machine.gpus_per_node));
+    benchmark::DoNotOptimize(engine::read_time(stages, machine));
+  }
+}
+
 void plans_and_layers(benchmark::internal::Benchmark* benchmark) {
   benchmark->ArgNames({"plan", "layers"})->ArgsProduct({{0, 1, 2}, {32, 126}});
 }
@@ -89,6 +127,9 @@ BENCHMARK_CAPTURE(read, bytes, bytes_of)->Apply(plans_and_layers)->Unit(benchmar
 BENCHMARK_CAPTURE(read, memory, memory_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(read, time, time_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(read, all, all_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
+
+BENCHMARK(build_stages)->Unit(benchmark::kMicrosecond);
+BENCHMARK(read_all_stages)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace trireme
