@@ -167,6 +167,7 @@ class Session final : public MpiCalls {
   std::function<void(const RankFailure&)> report_;
   std::int64_t rank_ = 0;
   std::vector<Peer> peers_;
+  bool has_core_ = false;  // as this host has one for each of its ranks
   std::mutex mpi_;
   MPI_Comm signs_ = MPI_COMM_NULL;
   std::int64_t waits_for_ = kNoRank;
@@ -217,6 +218,10 @@ void Session::start() {
                       .observable = process.host == own.host && process_state(process.id) != 0,
                       .last_heard = Clock::now()});
   }
+  const auto here = std::count_if(processes.begin(), processes.end(), [&](const Process& process) {
+    return process.host == own.host;
+  });
+  has_core_ = here <= ::sysconf(_SC_NPROCESSORS_ONLN);
   std::signal(SIGTERM, on_sigterm);
 }
 
@@ -427,10 +432,13 @@ void Session::forget_sent() {
 }
 
 /// Calls `done` under the lock until it is true. Polls, since a call that waits could not be left:
-/// eagerly where MPI moves data in these calls alone and is timed.
+/// eagerly where MPI moves data in these calls alone and is timed. A rank with a core of its own
+/// does not yield at first: another process would have the core for milliseconds.
 template <class Done>
 void Session::wait_until(Done done, Patience patience) {
-  constexpr int kEagerTries = 100;
+  constexpr std::int64_t kTriesWithCore = 2000;  // for some hundred microseconds
+  constexpr std::int64_t kTriesWithout = 100;
+  const std::int64_t first_tries = has_core_ ? kTriesWithCore : kTriesWithout;
   for (std::int64_t tries = 0;; ++tries) {
     {
       const std::lock_guard lock(mpi_);
@@ -439,7 +447,10 @@ void Session::wait_until(Done done, Patience patience) {
         return;
       }
     }
-    if (patience == Patience::eager || tries < kEagerTries) {
+    if (tries < first_tries && has_core_) {
+      continue;
+    }
+    if (tries < first_tries || patience == Patience::eager) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
