@@ -183,8 +183,8 @@ class DenseRun {
     return y;
   }
 
-  /// dx = J dy with J = C (1 - u uᵀ / h) / deviation, where C centres for LayerNorm: the whole
-  /// Jacobian of one token, whatever that costs.
+  /// dx = J dy with J = C (1 - u uᵀ / h) / deviation, where C centres for LayerNorm: the factors of
+  /// one token's Jacobian as whole matrices, applied one after the other.
   Matrix norm_backward(const std::string& kind,
                        std::int64_t layer,
                        const Matrix& x,
@@ -199,10 +199,10 @@ class DenseRun {
     for (std::int64_t t = 0; t < x.rows(); ++t) {
       const Normalised row = normalise(x.row(t));
       const Vector d_unit = dy.row(t).transpose().cwiseProduct(weight);
-      const Matrix jacobian =
-          (Matrix::Identity(h, h) - row.unit * row.unit.transpose() / static_cast<double>(h)) *
-          row.inverse_deviation * centre;
-      dx.row(t) = (jacobian.transpose() * d_unit).transpose();
+      const Matrix off_unit =
+          Matrix::Identity(h, h) - row.unit * row.unit.transpose() / static_cast<double>(h);
+      const Vector d_centred = row.inverse_deviation * (off_unit.transpose() * d_unit);
+      dx.row(t) = (centre.transpose() * d_centred).transpose();
       gradient(kind + " norm weight", layer).col(0) += dy.row(t).transpose().cwiseProduct(row.unit);
       if (!model_.rmsnorm) {
         gradient(kind + " norm bias", layer).col(0) += dy.row(t).transpose();
