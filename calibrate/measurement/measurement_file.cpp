@@ -31,6 +31,11 @@ namespace {
 /// A grid of every probe is a few thousand rows of about 200 bytes.
 constexpr std::int64_t kLargestFile = std::int64_t{1} << 26;
 
+/// Of a kernel, a collective or a copy: what is outside was written in another unit, or by
+/// accident.
+constexpr Seconds kShortestTime(1e-12);
+constexpr Seconds kLongestTime(86400);
+
 constexpr std::string_view kMemoryFile = "memory.csv";
 constexpr std::string_view kEnvironmentFile = "environments.csv";
 
@@ -181,6 +186,9 @@ class RowReader final : public Columns {
     value = Seconds(parsed(column, parse_number));
     if (value <= Seconds(0)) {
       fail(column, "a time is above zero");
+    }
+    if (value < kShortestTime || value > kLongestTime) {
+      fail(column, "nothing that is measured takes less than a picosecond or more than a day");
     }
     places_[std::string(column)] = current_->column;
   }
