@@ -303,7 +303,9 @@ void fit_kernel(const std::string& kernel, const std::vector<Measurement>& rows,
   for (const Measurement& row : rows) {
     (row.timing.median > kLongKernel ? long_rows : short_rows).push_back(row);
   }
-  const bool apart = !long_rows.empty() && pass_keys(short_rows) == keys;
+  const std::size_t coefficients = 1 + 2 * keys.size();
+  const bool apart = !long_rows.empty() && pass_keys(short_rows) == keys &&
+                     short_rows.size() >= kRowsPerCoefficient * coefficients;
   ModelFit fit = fit_model(
       kernel_job(kernel, keys, apart ? short_rows : rows), fitting.surroundings, fitting.origin);
   std::map<std::int64_t, Estimate> sustained;

@@ -214,6 +214,31 @@ TEST_CASE("too few rows leave a form unknown, and nothing at all is an error", "
                     Catch::Matchers::Contains("no measurements"));
 }
 
+TEST_CASE("attention is fitted to long kernels too where short ones are too few", "[calibrate]") {
+  Bench bench;
+  for (const std::int64_t tokens : {1024, 2048, 1 << 17, 3 << 16, 1 << 18}) {
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      bench.add(AttentionPoint{.kernel = "cudnn",
+                               .pass = pass,
+                               .query_tokens = Tokens(tokens),
+                               .key_tokens = Tokens(tokens),
+                               .heads = 8,
+                               .kv_heads = 8,
+                               .head_dim = 128,
+                               .causal = true});
+    }
+  }
+  // Of the 10 rows that 5 coefficients need, 4 are below 10 ms.
+  const FitResult result = fit_profile(bench.set_, options());
+  CHECK(model_named(result, "attention.cudnn").absent.empty());
+  const cost::MachineCosts fitted = read_profile_text(result.profile).costs;
+  for (const Measurement& row : bench.set_.measurements) {
+    CAPTURE(in_words(row.point));
+    // Long kernels keep 0.95 of the rate, which one rate for all cannot show.
+    CHECK(ratio(*predict(row.point, fitted, kNic), row.timing.median) == Approx(1).epsilon(0.06));
+  }
+}
+
 TEST_CASE("a fabric below half of its line rate is refused unless it is accepted", "[calibrate]") {
   Bench bench;
   for (const std::int64_t ranks : {2, 4, 8}) {
