@@ -16,7 +16,11 @@ namespace {
 
 /// More sets than these add time to the preparation and nothing to the measurement: real steps
 /// find some of their operands in the cache as well.
-constexpr std::int64_t kMostLayers = 16;
+constexpr std::int64_t kMostLayers = 8;
+/// A kernel that computes more for each of its numbers lasts several times as long as it takes to
+/// read them from memory: where they were makes no difference, and two sets are enough.
+constexpr double kComputesLong = 100;
+constexpr std::int64_t kFewLayers = 2;
 /// Of the machine's memory, for one point of one rank.
 constexpr std::int64_t kMemoryParts = 16;
 
@@ -39,7 +43,7 @@ void fill_any(const engine::InstanceIndex& instance, engine::LocalTensor& local)
   }
 }
 
-std::int64_t rotated_layers(std::int64_t elements) {
+std::int64_t rotated_layers(std::int64_t elements, Flops work) {
   const Bytes set = bytes_of(Elements(elements), ElementType::fp64);  // as executed
   const auto memory = Bytes(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE));
   const std::int64_t fit = memory.value() / kMemoryParts / set.value();
@@ -49,7 +53,8 @@ std::int64_t rotated_layers(std::int64_t elements) {
                                    kMemoryParts,
                                    to_text(memory)));
   }
-  return rotated_sets(set, cache(), std::min(fit, kMostLayers));
+  const bool long_work = work.value() >= kComputesLong * static_cast<double>(elements);
+  return rotated_sets(set, cache(), std::min(fit, long_work ? kFewLayers : kMostLayers));
 }
 
 /// A network of one rank.

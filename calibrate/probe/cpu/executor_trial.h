@@ -56,7 +56,8 @@ class ExecutorTrial final : public Trial {
 };
 
 /// Layers whose tensors, of `elements` numbers each layer, do not stay in this machine's cache from
-/// turn to turn, as far as memory and time allow. Throws PointRefused when one set is too large.
-[[nodiscard]] std::int64_t rotated_layers(std::int64_t elements);
+/// turn to turn, as far as memory and time allow; two where an operation's `work` hides that they
+/// do. Throws PointRefused when one set is too large.
+[[nodiscard]] std::int64_t rotated_layers(std::int64_t elements, Flops work = Flops(0));
 
 }  // namespace trireme::calibrate
