@@ -161,7 +161,13 @@ ZeroSpec read_zero(const MapReader& plan) {
   const Node* const written = plan.find("zero");
   const MapReader map(written == nullptr ? nothing : *written,
                       plan.path_of("zero"),
-                      {"stage", "reshard_after_forward", "gradient_type", "reduce", "only"},
+                      {"stage",
+                       "reshard_after_forward",
+                       "gradient_type",
+                       "reduce",
+                       "only",
+                       "replicate",
+                       "hpz_partition_size"},
                       plan.defaults());
   ZeroSpec zero;
   zero.stage = map.optional_located("stage", count_within("stage"), "0");
@@ -170,12 +176,24 @@ ZeroSpec read_zero(const MapReader& plan) {
   }
   zero.gradient_type = map.optional("gradient_type", word_of(kGradientTypeWords), "fp32");
   zero.reduce = map.maybe("reduce", word_of(kReduceWords));
+  zero.replicate = map.maybe_located("replicate", count_within("degree"));
+  if (zero.replicate && zero.stage.value == 0) {
+    refuse(zero.replicate->where,
+           "replicate: has a meaning for stages 1 to 3 only",
+           "set 'stage' or leave the key out");
+  }
+  zero.hpz_partition_size = map.maybe_located("hpz_partition_size", count_within("degree"));
+  if (zero.replicate && zero.hpz_partition_size) {
+    refuse(zero.hpz_partition_size->where,
+           "hpz_partition_size: stands for one set of shards, replicate for several",
+           "state one of them");
+  }
   if (zero.stage.value == 3) {
     zero.reshard = map.optional("reshard_after_forward", word_of(kReshardWords), "true");
     zero.only = map.optional("only", word_of(kZeroScopeWords), "all");
     return zero;
   }
-  for (const char* const key : {"reshard_after_forward", "only"}) {
+  for (const char* const key : {"reshard_after_forward", "only", "hpz_partition_size"}) {
     if (const Node* const node = map.find(key)) {
       throw Error(ErrorKind::input,
                   node->where(),

@@ -114,6 +114,10 @@ struct ZeroSpec {
   ElementType gradient_type = ElementType::fp32;
   std::optional<GradientReduce> reduce;  // absent: the framework's own way
   ZeroScope only = ZeroScope::all;
+  /// Sets of shards, each spread over a part of the data-parallel ranks; absent: one.
+  std::optional<Located<std::int64_t>> replicate;
+  /// Ranks that share the shards from which backward passes gather; absent: all, the optimizer's.
+  std::optional<Located<std::int64_t>> hpz_partition_size;
 };
 
 struct PipelineSpec {

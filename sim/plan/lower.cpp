@@ -31,15 +31,19 @@ program::Mesh mesh_of(const Plan& plan) {
   mesh.add_axis(tensor_only ? "tensor" : "sequence", plan.group_degree);
   mesh.add_axis("exchange", plan.exchange_degree);
   mesh.add_axis("ring", plan.ring_degree);
-  const std::int64_t with_experts = plan.model.experts ? plan.expert_data_degree() : 1;
-  if (with_experts > 1) {
-    mesh.add_axis("expert", with_experts);
-    mesh.add_axis("data", plan.data_degree / with_experts);
+  const std::int64_t inner = plan.inner_data_degree();
+  const std::int64_t outer = plan.data_degree / inner;
+  if (plan.model.experts && plan.expert_data_degree() > 1) {
+    mesh.add_axis("expert", inner);
+    mesh.add_axis("data", outer);
+  } else if (plan.zero_parts > 1) {
+    mesh.add_axis(plan.zero_replicated ? "shard" : "hpz", inner);
+    mesh.add_axis(plan.zero_replicated ? "replicate" : "data", outer);
   } else {
-    mesh.add_axis("data", plan.data_degree);
+    mesh.add_axis("data", inner);
   }
   if (plan.pipeline_degree > 1) {
-    if (with_experts == 1) {
+    if (mesh.axes() == kOuterDataAxis) {
       mesh.add_axis("data", 1);
     }
     mesh.set_stage_axis(mesh.add_axis("pipeline", plan.pipeline_degree));

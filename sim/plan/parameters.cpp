@@ -92,6 +92,11 @@ class Booking {
   Component component_;
 };
 
+/// How the gradients of one micro batch become shards.
+bool scatters_micro_batches(const Plan& plan) {
+  return plan.zero_stage == 3 || plan.gradient_reduce == config::GradientReduce::reduce_scatter;
+}
+
 /// Axes over which only some stages of a pipeline shard weights: features of an MLP and rows of a
 /// vocabulary, and experts. Every stage has attention, and ZeRO shards no other weights more
 /// widely.
@@ -136,14 +141,29 @@ ParameterId Parameters::declare(std::string_view name,
       static_cast<AxisMask>(partial_over & (group_shards ? kGroup | kReplicas : kReplicas));
   const bool in_scope =
       plan.zero_scope == config::ZeroScope::all || component == Component::attention;
-  const bool alone = b.mesh().group_size(parameter.shard_axes) == 1;
+  const AxisMask outside = plan.zero_replicated && plan.zero_parts > 1 ? kOuterData : AxisMask{0};
+  const bool alone =
+      b.mesh().group_size(static_cast<AxisMask>(parameter.shard_axes & ~outside)) == 1;
   parameter.sharding =
       &kSharding[in_scope && !alone ? static_cast<std::size_t>(plan.zero_stage) : 0];
   const ShardingInfo& sharding = *parameter.sharding;
   if (!sharding.shards_optimizer) {
     parameter.shard_axes = 0;
+  } else if (plan.zero_parts > 1 && plan.zero_replicated) {
+    parameter.replica_axes = static_cast<AxisMask>(parameter.shard_axes & kOuterData);
+    parameter.shard_axes = static_cast<AxisMask>(parameter.shard_axes & ~kOuterData);
+  } else if (plan.zero_parts > 1 && sharding.shards_parameters && plan.reshard_after_forward) {
+    parameter.part_axes = static_cast<AxisMask>(parameter.shard_axes & ~kOuterData);
   }
-  const AxisMask summed_last = static_cast<AxisMask>(partial_over & ~parameter.shard_axes);
+  if (b.mesh().group_size(parameter.part_axes) == 1) {
+    parameter.part_axes = 0;  // the whole on every rank would be no shard
+  }
+  const bool early =
+      plan.sum_replicas_early && sharding.shards_gradients && scatters_micro_batches(plan);
+  const AxisMask summed_early = early ? parameter.replica_axes : AxisMask{0};
+  const AxisMask summed_last =
+      static_cast<AxisMask>(partial_over & ~parameter.shard_axes & ~summed_early);
+  parameter.reduce_axes = static_cast<AxisMask>(partial_over & ~summed_early);
 
   program::TensorSpec spec;
   spec.name = name;
@@ -161,6 +181,12 @@ ParameterId Parameters::declare(std::string_view name,
   spec.pad_multiple = sharding.shards_parameters ? shard_padding : pad_multiple;
   parameter.stored = b.declare(spec);
   parameter.working = sharding.shards_parameters ? program::kNoTensor : parameter.stored;
+  if (parameter.part_axes != 0) {
+    spec.part = "kept shard";
+    spec.layout = layout.with(parameter.part_axes, shard_);
+    parameter.kept_shard = b.declare(spec);
+    spec.part = {};
+  }
   parameter.updated =
       sharding.shards_optimizer && !sharding.shards_parameters
           ? b.declare_shard_of(parameter.stored, "own shard", parameter.shard_axes, shard_)
@@ -290,6 +316,9 @@ void Parameters::emit_gathers(Use& use, int layers_on) {
                            use.phase == Phase::forward &&
                            (parameter.first_unit == nullptr || parameter.first_unit == &unit);
     const bool gathered = parameter.sharding->shards_parameters && !kept(parameter, use);
+    if (gathered && use.phase != Phase::forward && parameter.part_axes != 0) {
+      return parameter.part_axes;
+    }
     return refreshed || gathered ? parameter.shard_axes : AxisMask{0};
   };
   const Completion completion =
@@ -307,7 +336,8 @@ void Parameters::emit_gathers(Use& use, int layers_on) {
         if (working == program::kNoTensor) {
           working = declare_gathered(parameter, group);
         }
-        from.add(read(in_layer(parameter.stored, layers_on)));
+        const bool kept_in_part = group == parameter.part_axes && use.phase != Phase::forward;
+        from.add(read(in_layer(kept_in_part ? parameter.kept_shard : parameter.stored, layers_on)));
         to.add(write(in_layer(working, layers_on)));
       }
     }
@@ -332,7 +362,9 @@ void Parameters::emit_gathers(Use& use, int layers_on) {
 }
 
 TensorId Parameters::declare_gathered(const Parameter& parameter, AxisMask group) {
-  const program::Tensor& stored = step_.b.tensor(parameter.stored);
+  const bool kept_in_part = parameter.part_axes != 0 && group == parameter.part_axes;
+  const program::Tensor& stored =
+      step_.b.tensor(kept_in_part ? parameter.kept_shard : parameter.stored);
   program::TensorSpec spec;
   spec.name = stored.name;
   spec.part = "gathered";
@@ -370,7 +402,22 @@ void Parameters::gather(const Unit& unit, const NextUse& next) {
       }
     }
   }
+  if (step_.b.phase() == Phase::forward) {
+    keep_shards(unit);
+  }
   gather_ahead(next);
+}
+
+void Parameters::keep_shards(const Unit& unit) {
+  for (const ParameterId id : unit.ids()) {
+    const Parameter& parameter = parameter_[id];
+    if (parameter.kept_shard == program::kNoTensor) {
+      continue;
+    }
+    const TensorId shard =
+        step_.b.declare_shard_of(parameter.working, "own shard", parameter.part_axes, shard_);
+    step_.b.emit(Function::copy, "keep a shard", {read(shard), update(parameter.kept_shard)});
+  }
 }
 
 void Parameters::look_ahead(const NextUse& next) {
@@ -397,7 +444,9 @@ Operand Parameters::gradient(ParameterId id) {
   spec.varies = static_cast<program::IndexMask>(parameter.varies | program::kPerMicroBatch);
   spec.shape = resident.shape;
   spec.pad_multiple = resident.pad_multiple;
-  spec.layout = resident.layout.with(parameter.shard_axes, Placement::partial_sum());
+  spec.layout =
+      resident.layout.with(static_cast<AxisMask>(parameter.shard_axes | parameter.replica_axes),
+                           Placement::partial_sum());
   parameter.transient_gradient = b.declare(spec);
   return write(parameter.transient_gradient);
 }
@@ -429,8 +478,7 @@ Parameters::Bucket Parameters::micro_batch_bucket(AxisMask group,
   bucket.group = group;
   bucket.component = b.component();
   bucket.of_micro_batch = true;
-  bucket.scatter = step_.plan.zero_stage == 3 ||
-                   step_.plan.gradient_reduce == config::GradientReduce::reduce_scatter;
+  bucket.scatter = scatters_micro_batches(step_.plan);
   for (const ParameterId id : ids) {
     const Parameter& parameter = parameter_[id];
     const TensorId transient = parameter.transient_gradient;
@@ -450,7 +498,15 @@ Parameters::Bucket Parameters::micro_batch_bucket(AxisMask group,
       spec.pad_multiple = b.tensor(transient).pad_multiple;
       spec.layout = layout.with(group, shard_);
       bucket.to.push_back(b.declare(spec));
-      bucket.shard.push_back(bucket.to.back());
+      if (step_.plan.sum_replicas_early) {
+        bucket.replicas = parameter.replica_axes;  // the same for all
+      }
+      bucket.shard.push_back(
+          b.mesh().group_size(bucket.replicas) == 1
+              ? bucket.to.back()
+              : b.declare_in_place(bucket.to.back(),
+                                   "gradient shard of a micro batch, summed",
+                                   spec.layout.with(bucket.replicas, Placement::replicate())));
     } else {
       bucket.to.push_back(b.declare_in_place(transient,
                                              "gradient of a micro batch, summed",
@@ -465,6 +521,7 @@ Parameters::Bucket Parameters::micro_batch_bucket(AxisMask group,
 std::vector<Parameters::Bucket> Parameters::step_buckets(std::span<const ParameterId> ids) {
   program::Builder& b = step_.b;
   std::vector<Bucket> buckets;
+  const bool scatter = step_.plan.gradient_reduce == config::GradientReduce::reduce_scatter;
   const auto start_bucket = [&](AxisMask group, std::span<const ParameterId> sharing) {
     Bucket bucket;
     bucket.group = group;
@@ -473,9 +530,20 @@ std::vector<Parameters::Bucket> Parameters::step_buckets(std::span<const Paramet
     bucket.id.assign(sharing.begin(), sharing.end());
     return bucket;
   };
+  // Whole gradients become shards before replicas sum these, or sums over all of them before.
+  const auto sharded_over = [&](const Parameter& parameter) -> AxisMask {
+    const AxisMask whole = scatter ? AxisMask{0} : parameter.replica_axes;
+    return parameter.sharding->shards_gradients
+               ? AxisMask{0}
+               : static_cast<AxisMask>(parameter.shard_axes | whole);
+  };
+  const auto replicas_of = [&](const Parameter& parameter) -> AxisMask {
+    return parameter.sharding->shards_gradients || !scatter ? AxisMask{0} : parameter.replica_axes;
+  };
   // First the sums over ranks that do not shard, such as the norms of tensor-parallel ranks.
-  const auto summed_over = [](const Parameter& parameter) -> AxisMask {
-    return static_cast<AxisMask>(parameter.reduce_axes & ~parameter.shard_axes);
+  const auto summed_over = [&](const Parameter& parameter) -> AxisMask {
+    return static_cast<AxisMask>(parameter.reduce_axes & ~parameter.shard_axes &
+                                 ~sharded_over(parameter) & ~replicas_of(parameter));
   };
   for_each_group(ids, summed_over, [&](AxisMask group, auto sharing) {
     Bucket bucket = start_bucket(group, sharing);
@@ -493,12 +561,9 @@ std::vector<Parameters::Bucket> Parameters::step_buckets(std::span<const Paramet
     }
     buckets.push_back(std::move(bucket));
   });
-  const auto sharded_over = [](const Parameter& parameter) -> AxisMask {
-    return parameter.sharding->shards_gradients ? AxisMask{0} : parameter.shard_axes;
-  };
   for_each_group(ids, sharded_over, [&](AxisMask group, auto sharing) {
     Bucket bucket = start_bucket(group, sharing);
-    bucket.scatter = step_.plan.gradient_reduce == config::GradientReduce::reduce_scatter;
+    bucket.scatter = scatter;
     for (const ParameterId id : sharing) {
       Parameter& parameter = parameter_[id];
       const TensorId partial = parameter.summed_gradient != program::kNoTensor
@@ -514,10 +579,27 @@ std::vector<Parameters::Bucket> Parameters::step_buckets(std::span<const Paramet
         parameter.final_gradient =
             bucket.scatter
                 ? parameter.reduced_gradient
-                : b.declare_shard_of(parameter.reduced_gradient, "gradient shard", group, shard_);
+                : b.declare_shard_of(
+                      parameter.reduced_gradient, "gradient shard", parameter.shard_axes, shard_);
       }
       bucket.from.push_back(partial);
       bucket.to.push_back(parameter.reduced_gradient);
+    }
+    buckets.push_back(std::move(bucket));
+  });
+  for_each_group(ids, replicas_of, [&](AxisMask group, auto sharing) {
+    Bucket bucket = start_bucket(group, sharing);
+    for (const ParameterId id : sharing) {
+      Parameter& parameter = parameter_[id];
+      if (parameter.final_gradient == parameter.reduced_gradient) {
+        const TensorId shard = parameter.reduced_gradient;
+        parameter.final_gradient =
+            b.declare_in_place(shard,
+                               "gradient shard, summed",
+                               b.tensor(shard).layout.with(group, Placement::replicate()));
+      }
+      bucket.from.push_back(parameter.reduced_gradient);
+      bucket.to.push_back(parameter.final_gradient);
     }
     buckets.push_back(std::move(bucket));
   });
@@ -539,6 +621,20 @@ void Parameters::reduce(const Bucket& bucket, Completion completion) {
       from.span(),
       to.span(),
       completion);
+  if (step_.b.mesh().group_size(bucket.replicas) > 1) {
+    OperandList shards;
+    OperandList sums;
+    for (std::size_t i = 0; i < bucket.id.size(); ++i) {
+      shards.add(read(in_layer(bucket.to[i], bucket.layers_on)));
+      sums.add(write(in_layer(bucket.shard[i], bucket.layers_on)));
+    }
+    emit_weights_collective(CollectiveKind::all_reduce,
+                            "sum gradients of replicas",
+                            bucket.replicas,
+                            shards.span(),
+                            sums.span(),
+                            completion);
+  }
 }
 
 void Parameters::accumulate(const Bucket& bucket) {

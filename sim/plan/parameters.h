@@ -37,8 +37,11 @@ struct Parameter {
   program::LayerRange layers;                        // that have it; all of them without a count
   AxisMask shard_axes = 0;                           // what sharding shards over
   AxisMask reduce_axes = 0;                          // what gradients are partial over
+  AxisMask replica_axes = 0;                         // of them, over copies of every shard
+  AxisMask part_axes = 0;                            // of the shards that a part keeps
   TensorId stored = program::kNoTensor;              // resident: whole, or a shard
   TensorId working = program::kNoTensor;             // whole, as operations read it
+  TensorId kept_shard = program::kNoTensor;          // resident: of what a forward pass gathered
   TensorId gradient = program::kNoTensor;            // resident: accumulates over micro batches
   TensorId transient_gradient = program::kNoTensor;  // of one micro batch, before its reduction
   TensorId summed_gradient = program::kNoTensor;     // over the ranks that do not shard it
@@ -183,6 +186,7 @@ class Parameters {
     std::vector<TensorId> from;
     std::vector<TensorId> to;
     std::vector<TensorId> shard;  // of a micro batch
+    AxisMask replicas = 0;        // that sum the shards of a micro batch
   };
 
   /// Calls `visit(group, parameters)` for the distinct groups `group_of` gives (none for an empty
@@ -194,6 +198,8 @@ class Parameters {
   [[nodiscard]] bool kept(const Parameter& parameter, const Use& use) const;
   void emit_gathers(Use& use, int layers_on);
   TensorId declare_gathered(const Parameter& parameter, AxisMask group);
+  /// Of what the unit's forward pass gathered, the shards from which backward passes gather.
+  void keep_shards(const Unit& unit);
   [[nodiscard]] Ref in_layer(TensorId id, int layers_on) const;
   program::Op& emit_weights_collective(CollectiveKind kind,
                                        std::string_view label,

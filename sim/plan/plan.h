@@ -91,6 +91,14 @@ struct Plan {
 
   std::int64_t zero_stage = 0;
   config::ZeroScope zero_scope = config::ZeroScope::all;
+  /// Parts of the data-parallel ranks within which ZeRO-3 gathers parameters: each has every shard.
+  std::int64_t zero_parts = 1;
+  /// What the parts share. Replicas have whole sets of shards, and sum their gradients; else
+  /// gradients and optimizer states are sharded over all ranks, forward passes gather over them,
+  /// and a part keeps shards of what they gathered for its backward passes.
+  bool zero_replicated = true;
+  /// Replicas sum the shards of every micro batch, not those of the step.
+  bool sum_replicas_early = false;
   config::GradientReduce gradient_reduce = config::GradientReduce::reduce_scatter;
   bool reshard_after_forward = true;
   /// Backward gathers what recomputation has just used again; PyTorch FSDP2 keeps it.
@@ -181,6 +189,13 @@ struct Plan {
   [[nodiscard]] std::int64_t expert_data_degree() const {
     const bool split = mlp == MlpLowering::megatron && expert_tensor;
     return split ? expert_degree : std::max<std::int64_t>(1, expert_degree / group_degree);
+  }
+
+  /// The data-parallel ranks that are neighbours on an axis of their own: those that experts are
+  /// spread over, or those that ZeRO shards over.
+  [[nodiscard]] std::int64_t inner_data_degree() const {
+    const std::int64_t experts = model.experts ? expert_data_degree() : 1;
+    return experts > 1 ? experts : data_degree / zero_parts;
   }
 
   /// Whether the embedding and the head are split along the vocabulary: they follow the MLP.

@@ -195,6 +195,50 @@ void resolve_experts(const config::PlanSpec& spec, Plan& plan, Feasibility& feas
   }
 }
 
+/// The parts of the data-parallel ranks that ZeRO shards over, or keeps shards for backward passes
+/// in. Source: pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, all_reduce_grads:
+/// FSDP2 sums the shards of replicas in every backward pass; deepspeed, runtime/zero/mics.py,
+/// allreduce_mics_shard_grads: MiCS in the last one; megatron-lm,
+/// num_distributed_optimizer_instances: once a step
+void fill_zero_parts(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
+  const std::int64_t tensor = plan.attention == AttentionLowering::megatron ? plan.group_degree : 1;
+  const std::int64_t of_sequence = plan.ranks_of_replica() / tensor;
+  const auto refuse_parts = [&](std::string why) {
+    refuse(feasibility, "zero-parts", std::move(why));
+  };
+  if (spec.zero.replicate && spec.zero.replicate->value > 1) {
+    const std::int64_t replicas = *spec.zero.replicate;
+    if (plan.data_degree % replicas != 0) {
+      refuse_parts(fmt::format("zero.replicate {} does not divide the {} data-parallel ranks",
+                               replicas,
+                               plan.data_degree));
+      return;
+    }
+    plan.zero_parts = replicas;
+    plan.sum_replicas_early = shards_with_fsdp2(plan.framework);
+  } else if (spec.zero.hpz_partition_size && spec.zero.hpz_partition_size->value > 1) {
+    const std::int64_t ranks = *spec.zero.hpz_partition_size;
+    const std::int64_t inner = std::max<std::int64_t>(1, ranks / of_sequence);
+    if (ranks % of_sequence != 0 || plan.data_degree % inner != 0) {
+      refuse_parts(
+          fmt::format("zero.hpz_partition_size {} does not cut {} data-parallel ranks of "
+                      "{} that split a sequence into equal parts",
+                      ranks,
+                      plan.data_degree,
+                      of_sequence));
+      return;
+    }
+    plan.zero_parts = plan.data_degree / inner;
+    plan.zero_replicated = false;
+  }
+  if (plan.zero_parts > 1 && plan.model.experts) {
+    refuse(feasibility,
+           "not-modelled",
+           "not modelled yet: sharding over a part of the data-parallel ranks beside experts");
+    plan.zero_parts = 1;
+  }
+}
+
 void check_degrees(const config::PlanSpec& spec, Feasibility& feasibility) {
   if (spec.ulysses > 1 && spec.sequence_gather > 1) {
     refuse(feasibility,
@@ -505,6 +549,7 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   resolve_experts(spec, plan, feasibility);
   fill_pipeline(spec, plan, feasibility);
   fill_batches(study, spec, plan, feasibility);
+  fill_zero_parts(spec, plan, feasibility);
   fill_chunks(spec, plan, feasibility);
   fill_placement(study, spec, plan, feasibility);
   check_data_tiling(study, spec, plan, feasibility);

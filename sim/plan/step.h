@@ -18,8 +18,8 @@ using program::TensorId;
 /// The plan's mesh: the group that splits sequence, heads and features is innermost, so that it
 /// sits on neighbouring ranks; then the ranks that split tokens beside it (the exchange of heads
 /// next to tensor parallelism, the ring outside the exchange); data parallelism is outside. Where
-/// experts are spread over a part of the data-parallel ranks, these are two axes, of which that
-/// part is the inner one.
+/// experts are spread over, or ZeRO shards over, a part of the data-parallel ranks, these are two
+/// axes, of which that part is the inner one.
 inline constexpr int kGroupAxis = 0;
 inline constexpr int kExchangeAxis = 1;
 inline constexpr int kRingAxis = 2;
@@ -30,7 +30,8 @@ inline constexpr AxisMask kGroup = program::axis_bit(kGroupAxis);
 inline constexpr AxisMask kExchange = program::axis_bit(kExchangeAxis);
 inline constexpr AxisMask kRing = program::axis_bit(kRingAxis);
 inline constexpr AxisMask kExpertData = program::axis_bit(kDataAxis);
-inline constexpr AxisMask kData = kExpertData | program::axis_bit(kOuterDataAxis);
+inline constexpr AxisMask kOuterData = program::axis_bit(kOuterDataAxis);
+inline constexpr AxisMask kData = kExpertData | kOuterData;
 inline constexpr AxisMask kPipeline = program::axis_bit(kPipelineAxis);
 
 /// Ranks that hold other tokens than those of the group: everywhere but inside attention.

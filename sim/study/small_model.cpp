@@ -90,6 +90,15 @@ std::int64_t shrunk_data_degree(const Plan& plan, std::int64_t gpus_per_node) {
   return degree;
 }
 
+/// As many parts as there may be with several ranks in each, where the plan has several.
+std::int64_t shrunk_zero_parts(const Plan& plan, std::int64_t data_degree) {
+  std::int64_t parts = std::gcd(plan.zero_parts, data_degree);
+  while (parts == data_degree && parts % 2 == 0 && plan.zero_parts < plan.data_degree) {
+    parts /= 2;
+  }
+  return parts;
+}
+
 ModelShape shrunk_model(const Plan& plan, const Sizes& sizes) {
   const bool splits_heads = plan.attention != AttentionLowering::sequence_gather;
   const std::int64_t groups = splits_heads ? plan.group_degree * plan.exchange_degree : 1;
@@ -197,6 +206,7 @@ Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
   const Sizes& sizes = size == ModelSize::least ? kLeast : kLarger;
   Plan small = plan;
   small.data_degree = shrunk_data_degree(plan, gpus_per_node);
+  small.zero_parts = shrunk_zero_parts(plan, small.data_degree);
   small.model = shrunk_model(plan, sizes);
   // A unit of layers that run again, and a layer beyond it.
   small.recompute_number = std::min<std::int64_t>(plan.recompute_number, 2);

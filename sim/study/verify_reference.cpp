@@ -81,8 +81,11 @@ std::vector<double> Reference::expected(const Tensor& tensor, const Capture& cap
     case Quantity::parameters:
       break;
   }
+  // What a part of the ranks keeps is what the step's forward passes gathered.
+  const DenseValues& before = step == 0 ? initial_ : parameters_[step - 1];
   const DenseValues& values = tensor.part == "first moment"    ? moments_[step].first
                               : tensor.part == "second moment" ? moments_[step].second
+                              : tensor.part == "kept shard"    ? before
                                                                : parameters_[step];
   return program_values(model_, values, parameter, layer);
 }

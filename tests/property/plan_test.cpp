@@ -93,6 +93,7 @@ TEST_CASE("a single rank sends nothing", "[property][plan]") {
     plan.exchange_degree = 1;
     plan.ring_degree = 1;
     plan.data_degree = 1;
+    plan.zero_parts = 1;
     plan.expert_degree = 1;
     const program::Program program = plan::lower(plan);
     REQUIRE(engine::read_bytes(program, 1).sent == Bytes(0));
@@ -301,6 +302,7 @@ TEST_CASE("the model's FLOPs do not depend on the plan", "[property][plan]") {
     // The same sequences on one rank.
     plan.micro_batch *= plan.data_degree;
     plan.data_degree = 1;
+    plan.zero_parts = 1;
     plan.group_degree = 1;
     plan.exchange_degree = 1;
     plan.ring_degree = 1;
@@ -339,8 +341,9 @@ TEST_CASE("a shard of ZeRO-3 is the whole over its ranks, rounded up", "[propert
       // Tensor-parallel ranks hold parts, or copies that they update alike: they do not shard.
       const bool split = tensor.layout[0].sharded();
       const bool group_shards = plan.attention != plan::AttentionLowering::megatron && !split;
-      const std::int64_t ranks = plan.data_degree * plan.exchange_degree * plan.ring_degree *
-                                 (group_shards ? plan.group_degree : 1);
+      const std::int64_t data = plan.data_degree / (plan.zero_replicated ? plan.zero_parts : 1);
+      const std::int64_t ranks =
+          data * plan.exchange_degree * plan.ring_degree * (group_shards ? plan.group_degree : 1);
       const std::int64_t rows = whole.local_extent(id, 0);
       const std::int64_t elements = tensor.local_elements.value();
       const std::int64_t expected =

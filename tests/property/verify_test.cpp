@@ -229,6 +229,32 @@ TEST_CASE("verified: options of ZeRO", "[property][verify]") {
   }
 }
 
+TEST_CASE("verified: ZeRO over a part of the data-parallel ranks", "[property][verify]") {
+  const std::int64_t stage = GENERATE(1, 2, 3);
+  const bool rows = GENERATE(false, true);
+  for_each_composition(2, 4, [&](Plan& plan) {
+    plan.zero_stage = stage;
+    plan.zero_parts = 2;
+    plan.shard_rows = rows;
+    plan.sum_replicas_early = rows;
+    plan.gradient_reduce =
+        plan.model.rotary ? GradientReduce::reduce_scatter : GradientReduce::all_reduce;
+    plan.overlap_gradients = rows;
+  });
+}
+
+TEST_CASE("verified: shards that a part keeps for its backward passes", "[property][verify]") {
+  const bool recompute = GENERATE(false, true);
+  for_each_composition(2, 4, [&](Plan& plan) {
+    plan.zero_stage = 3;
+    plan.zero_parts = 2;
+    plan.zero_replicated = false;
+    plan.recompute_layers = recompute;
+    plan.overlap_parameters = plan.model.rotary;
+    plan.shard_rows = recompute;
+  });
+}
+
 TEST_CASE("verified: recomputed layers", "[property][verify]") {
   for_each_composition(2, 2, [](Plan& plan) {
     plan.recompute_layers = true;

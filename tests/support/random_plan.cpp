@@ -243,6 +243,19 @@ void draw_experts(Draw& draw, plan::Plan& plan) {
   plan.expert_capacity = draw.coin() ? 0 : 0.5 * static_cast<double>(draw.between(1, 4));
 }
 
+/// ZeRO over a part of the data-parallel ranks.
+void draw_zero_parts(Draw& draw, plan::Plan& plan) {
+  if (plan.zero_stage == 0 || plan.model.experts || draw.coin()) {
+    return;
+  }
+  if (!splits_context(plan) && plan.data_degree == 2 && draw.coin()) {
+    plan.data_degree = 4;
+  }
+  plan.zero_parts = draw.one_of(divisors_of(plan.data_degree));
+  plan.zero_replicated = plan.zero_stage < 3 || draw.coin();
+  plan.sum_replicas_early = draw.coin();
+}
+
 /// Latent attention in one model in four.
 void draw_latent(Draw& draw, plan::Plan& plan) {
   if (draw.between(0, 3) > 0 || plan.attention == plan::AttentionLowering::sequence_gather ||
@@ -269,6 +282,7 @@ plan::Plan random_pipeline_plan(std::uint64_t seed) {
   plan::Plan plan = random_plan(seed);
   Draw draw(~seed);
   draw_pipeline(draw, plan);
+  plan.zero_parts = std::gcd(plan.zero_parts, plan.data_degree);
   return plan;
 }
 
@@ -283,6 +297,7 @@ plan::Plan random_plan(std::uint64_t seed) {
   draw_overlap(draw, plan);
   draw_experts(draw, plan);
   draw_latent(draw, plan);
+  draw_zero_parts(draw, plan);
   return plan;
 }
 
@@ -342,7 +357,8 @@ std::string describe(const plan::Plan& plan) {
   return fmt::format(
       "{}: {} attention, {} mlp{}, P {}{}, D {}, {} stages of {} chunks, L {}, h {}, a {}, g {}, d "
       "{}, f {}, V {}{}, "
-      "positions {}, S {}, B {} x {}, zero {}{}{}{}, gradients {}{}, {} loss, {}{}{}{}{}{}",
+      "positions {}, S {}, B {} x {}, zero {} in {} {}{}{}{}, gradients {}{}, {} loss, "
+      "{}{}{}{}{}{}",
       plan.name,
       std::array{"megatron", "ulysses", "gather"}[static_cast<std::size_t>(plan.attention)],
       std::array{"megatron", "replicated", "tiled"}[static_cast<std::size_t>(plan.mlp)],
@@ -365,6 +381,10 @@ std::string describe(const plan::Plan& plan) {
       plan.micro_batch,
       plan.micro_batches,
       plan.zero_stage,
+      plan.zero_parts,
+      !plan.zero_replicated     ? "parts"
+      : plan.sum_replicas_early ? "early replicas"
+                                : "replicas",
       plan.zero_scope == config::ZeroScope::attention ? " of attention" : "",
       plan.reshard_after_forward ? "" : ", kept",
       plan.shard_rows ? ", rows" : "",
