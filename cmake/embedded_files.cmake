@@ -2,10 +2,12 @@
 
 file(GLOB embedded RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/models/*.yaml"
+  "${PROJECT_SOURCE_DIR}/topologies/accuracy/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/gpus/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/clusters/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/memory/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/nccl/*.yaml"
+  "${PROJECT_SOURCE_DIR}/topologies/overheads/*.yaml"
   "${PROJECT_SOURCE_DIR}/topologies/profiles/*.yaml"
   "${PROJECT_SOURCE_DIR}/reports/*/law.yaml"
   "${PROJECT_SOURCE_DIR}/reports/*/study.yaml"

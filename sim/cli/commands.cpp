@@ -81,6 +81,7 @@ void add_verify(po::options_description& options) {
 
 void add_validate(po::options_description& options) {
   options.add_options()("markdown", po::bool_switch(), "print the page of docs/accuracy.md")(
+      "bands", po::bool_switch(), "print the bands of topologies/accuracy/public.yaml")(
       "svg", po::bool_switch(), "draw predicted over expected, a row per source");
 }
 

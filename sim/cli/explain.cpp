@@ -10,6 +10,7 @@
 #include "sim/cli/study_call.h"
 #include "sim/core/nearest.h"
 #include "sim/core/printable.h"
+#include "sim/report/accuracy_words.h"
 #include "sim/report/json.h"
 #include "sim/report/study_tables.h"
 #include "sim/study/evaluate.h"
@@ -53,7 +54,9 @@ ExitCode run_explain(const Invocation& call) {
   const config::StudyFile file = read_study_of(call);
   const config::PlanSpec& plan = chosen_plan(file.base(), call.text("plan"));
   const ledger::Explanation explanation = study::explain(file.base(), plan, shape);
-  note(fmt::format("seconds by profile {}; accuracy band: none yet", explanation.profile));
+  note(fmt::format("seconds by profile {}; accuracy band: {}",
+                   explanation.profile,
+                   report::accuracy_band({explanation.result})));
   for (const std::string& said : report::what_if_sentences({explanation.result})) {
     note(said);
   }

@@ -7,6 +7,7 @@
 #include "sim/cli/commands.h"
 #include "sim/cli/output.h"
 #include "sim/config/study_file.h"
+#include "sim/report/accuracy_words.h"
 #include "sim/report/json.h"
 #include "sim/report/study_tables.h"
 #include "sim/study/evaluate.h"
@@ -35,7 +36,11 @@ std::string text_for_people(const ledger::StudyResult& result, bool color) {
                   result.gpus,
                   result.cluster);
   text += report::to_terminal(report::results_table(result.rows), color);
-  text += fmt::format("\naccuracy band: none yet (profile {})\n", result.profile);
+  text += fmt::format(
+      "\naccuracy band: {}, profile {}\n", report::accuracy_band(result.rows), result.profile);
+  for (const std::string& said : report::close_calls(result.too_close)) {
+    text += said + '\n';
+  }
   const std::string why = report::why_the_others_lose(result.rows);
   text += why.empty() ? "no plan fits\n" : why + '\n';
   text +=

@@ -13,6 +13,7 @@
 #include "sim/config/yaml_reader.h"
 #include "sim/core/nearest.h"
 #include "sim/core/printable.h"
+#include "sim/report/accuracy_words.h"
 #include "sim/report/study_tables.h"
 #include "sim/study/evaluate.h"
 #include "sim/study/what_if.h"
@@ -99,9 +100,13 @@ std::optional<config::LawSpec> law_of(const Invocation& call) {
 }
 
 void note_result(const ledger::StudyResult& result) {
-  note(fmt::format("seconds by profile {}, {}; accuracy band: none yet",
+  note(fmt::format("seconds by profile {}, {}; accuracy band: {}",
                    result.profile,
-                   report::engine_in_words(result.engine)));
+                   report::engine_in_words(result.engine),
+                   report::accuracy_band(result.rows)));
+  for (const std::string& said : report::close_calls(result.too_close)) {
+    note(said);
+  }
   for (const std::string& said : report::what_if_sentences(result.rows)) {
     note(said);
   }

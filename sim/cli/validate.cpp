@@ -1,6 +1,7 @@
 #include "sim/validation/validate.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,10 @@
 
 #include "sim/cli/commands.h"
 #include "sim/cli/output.h"
+#include "sim/config/accuracy.h"
 #include "sim/config/yaml_reader.h"
 #include "sim/report/validation.h"
+#include "sim/units/text.h"
 
 namespace trireme::cli {
 
@@ -23,8 +26,9 @@ constexpr const char* kFigure = "accuracy.svg";
 ExitCode run_validate(const Invocation& call) {
   const bool page = call.values["markdown"].as<bool>();
   const bool figure = call.values["svg"].as<bool>();
-  if (page + figure + (call.format != Format::table) > 1) {
-    refuse("--markdown, --svg, --json and --csv exclude each other", "keep one of them");
+  const bool bands = call.values["bands"].as<bool>();
+  if (page + figure + bands + (call.format != Format::table) > 1) {
+    refuse("--markdown, --svg, --bands, --json and --csv exclude each other", "keep one of them");
   }
   const config::Library library(call.data);
   std::vector<validation::CaseFile> files;
@@ -36,6 +40,10 @@ ExitCode run_validate(const Invocation& call) {
   const ledger::ValidationResult result = validation::validate(files, library);
   if (page) {
     write_result(call, report::accuracy_page(result, kFigure));
+  } else if (bands) {
+    constexpr std::array kKinds = {config::kOneNode, config::kLongSequence, config::kSeveralNodes};
+    write_result(
+        call, report::accuracy_bands(result, to_text(config::accuracy().longest_measured), kKinds));
   } else if (figure) {
     write_result(call, report::accuracy_figure(result));
   } else {

@@ -143,6 +143,10 @@ std::optional<Seconds> attention_op_time(const Program& program,
   return sum;
 }
 
+Seconds issue_time(const Machine& machine) {
+  return std::max(machine.costs.kernel_launch.value_or(Seconds(0)), machine.host_per_operation);
+}
+
 std::optional<Seconds> op_time(const Program& program, const Op& op, const Machine& machine) {
   switch (program::info(op.function).family) {
     case Family::gemm:

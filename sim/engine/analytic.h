@@ -19,13 +19,17 @@ namespace trireme::engine {
 /// The hardware that a program is timed on.
 struct Machine {
   cost::MachineCosts costs;
-  BytesPerSecond nic_rate;  // of one GPU, one direction, line rate
+  BytesPerSecond nic_rate;     // of one GPU, one direction, line rate
+  Seconds host_per_operation;  // of the framework; a launch takes what it takes at least
   std::int64_t gpus_per_node = 1;
   /// The links; absent where collectives are not to be checked against them.
   std::optional<TopologyShape> topology;
   /// The constants by which NCCL chooses its algorithms; absent where they are not known.
   std::optional<cost::NcclTuning> nccl;
 };
+
+/// Host seconds to issue one operation: a launch, or what the framework needs where that is more.
+[[nodiscard]] Seconds issue_time(const Machine& machine);
 
 /// Device seconds of one operation, of a collective at least what its links need, of attention in a
 /// ring those of the slowest rank; empty when the machine's profile does not know its kernel.

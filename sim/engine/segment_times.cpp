@@ -160,7 +160,7 @@ class SegmentClock {
 std::optional<SegmentTimes> segment_times(const Program& program, const Machine& machine) {
   SegmentTimes times;
   times.segment.resize(program.segments().size());
-  SegmentClock clock(program, machine.costs.kernel_launch.value_or(Seconds(0)));
+  SegmentClock clock(program, issue_time(machine));
   bool known = true;
   program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
     const Segment& segment = program.segments()[node.segment];

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/core/vocabulary.h"
+#include "sim/ledger/accuracy.h"
 #include "sim/ledger/critical_path.h"
 #include "sim/ledger/device_memory.h"
 #include "sim/ledger/ledger.h"
@@ -82,6 +83,7 @@ struct PlanResult {
   std::string rank_class;
   Bytes capacity;                      // of one GPU
   std::optional<PlanNumbers> numbers;  // empty for an illegal plan
+  std::optional<AccuracyBand> band;    // of its step; empty where no such run was judged
   std::optional<Seconds> law;          // of the study's law, when it has one
   std::optional<Lever> next_lever;     // of a plan that does not fit, or is tight
 };
@@ -127,6 +129,7 @@ struct StudyResult {
   std::vector<PlanResult> rows;
   std::vector<Crossover> crossovers;
   std::vector<MemoryWall> walls;
+  std::vector<TooClose> too_close;
   std::vector<FailedRequirement> failed;
 
   /// Whether some plan fits somewhere.

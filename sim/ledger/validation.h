@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,22 +18,28 @@ inline constexpr std::array<std::string_view, 5> kDimensionNames = {
     "bytes", "seconds", "flops_per_second", "tokens", "number"};
 
 /// Under which heading errors are counted.
-enum class Topic : std::uint8_t { bytes_sent, peak_memory, operations, step_time };
-inline constexpr std::array<std::string_view, 4> kTopicNames = {
-    "bytes sent", "peak memory", "operations", "step time"};
+enum class Topic : std::uint8_t { bytes_sent, peak_memory, operations, step_time, set_of_runs };
+inline constexpr std::array<std::string_view, 5> kTopicNames = {
+    "bytes sent", "peak memory", "operations", "step time", "sets of runs"};
 
 enum class Relation : std::uint8_t { equal, at_least, at_most };
 inline constexpr std::array<std::string_view, 3> kRelationNames = {"equal", "at_least", "at_most"};
 
-/// Whether the fact's value went into a profile.
-enum class Role : std::uint8_t { judged, fitted };
-inline constexpr std::array<std::string_view, 2> kRoleNames = {"judged", "fitted"};
+/// What a case is evidence of: accuracy; nothing, as its value went into a profile or a framework's
+/// overheads; or, reported, of a measurement that its own source contradicts.
+enum class Role : std::uint8_t { judged, fitted, reported };
+inline constexpr std::array<std::string_view, 3> kRoleNames = {"judged", "fitted", "reported"};
 
 struct Expectation {
   Relation relation = Relation::equal;
   double value = 0;
   double tolerance = 0;        // absolute, in the unit of `value`; 0 for exact and for bounds
   std::string tolerance_text;  // as written
+
+  /// Whether the set of runs that it belongs to has the bound.
+  [[nodiscard]] bool with_its_set() const {
+    return tolerance == std::numeric_limits<double>::infinity();
+  }
 
   [[nodiscard]] bool exact() const { return relation == Relation::equal && tolerance == 0; }
 };
@@ -52,6 +59,9 @@ struct StatedFact {
   std::vector<std::string> assumptions;
   std::optional<std::string> known_deviation;  // why it is missed
   Role role = Role::judged;
+  std::string group;           // of runs that could replace each other; empty: in no group
+  std::optional<double> peer;  // what another predictor says, in base units
+  std::string peer_name;       // who that is
 };
 
 enum class FactVerdict : std::uint8_t {
@@ -69,6 +79,9 @@ struct ValidationRow {
   std::string problem;              // why nothing is predicted
   double error = 0;                 // relative to what is expected; of a bound that is kept, 0
   FactVerdict verdict = FactVerdict::fail;
+  /// Of a measured step that one plan takes: measured over predicted seconds, and the kind of run.
+  std::optional<double> slower_than_predicted;
+  std::string_view kind;
 
   [[nodiscard]] bool failed() const {
     return verdict == FactVerdict::fail || verdict == FactVerdict::stale_deviation;

@@ -195,7 +195,10 @@ Json row_object(const PlanResult& row, bool with_law = false) {
   object["capacity_bytes"] = row.capacity.value();
   object["next_lever"] = lever_object(row.next_lever);
   object["step_time_seconds"] = of_step([](const auto& s) { return s.time.step.value(); });
-  object["step_time_band"] = nullptr;
+  object["step_time_band"] = step == nullptr || !row.band
+                                 ? Json(nullptr)
+                                 : Json::array({number(row.band->low * step->time.step.value()),
+                                                number(row.band->high * step->time.step.value())});
   if (with_law) {
     object["law_seconds"] = row.law ? number(row.law->value()) : Json(nullptr);
   }
@@ -234,7 +237,8 @@ void flatten(const Json& value,
   std::string text;
   if (value.is_array()) {
     for (const Json& item : value) {
-      text += (text.empty() ? "" : "; ") + item.get<std::string>();
+      text +=
+          (text.empty() ? "" : "; ") + (item.is_string() ? item.get<std::string>() : item.dump());
     }
   } else if (value.is_string()) {
     text = value.get<std::string>();
@@ -253,6 +257,18 @@ Json trends_of(const ledger::StudyResult& result) {
                           {"faster_above", crossing.above}});
   }
   return crossovers;
+}
+
+Json too_close_of(const ledger::StudyResult& result) {
+  Json close = Json::array();
+  for (const ledger::TooClose& pair : result.too_close) {
+    close.push_back({{"point", pair.point},
+                     {"fastest", pair.fastest},
+                     {"plan", pair.plan},
+                     {"difference", number(pair.difference)},
+                     {"median_error", number(pair.band.median_error)}});
+  }
+  return close;
 }
 
 Json walls_of(const ledger::StudyResult& result) {
@@ -343,6 +359,7 @@ std::string to_json(const ledger::StudyResult& result, std::string_view command)
   for (const PlanResult& row : result.rows) {
     document["rows"].push_back(row_object(row, !result.law.empty()));
   }
+  document["too_close_to_call"] = too_close_of(result);
   document["failed_requirements"] = Json::array();
   for (const ledger::FailedRequirement& failed : result.failed) {
     document["failed_requirements"].push_back({{"plan", failed.plan},

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/report/accuracy_words.h"
 #include "sim/report/memory_words.h"
 #include "sim/report/numbers.h"
 
@@ -538,12 +539,13 @@ std::string to_markdown(const ledger::StudyResult& result,
       "Which plan trains `{}` fastest on {} GPUs of `{}`, and which fit?\n"
       "Bytes and peak memory are exact sums over the step program of each plan; seconds follow "
       "from\n"
-      "the coefficients of profile `{}`, by {}. Accuracy band: none yet.\n\n",
+      "the coefficients of profile `{}`, by {}. Accuracy of a step: {}.\n\n",
       result.model,
       result.gpus,
       result.cluster,
       result.profile,
-      engine_in_words(result.engine));
+      engine_in_words(result.engine),
+      accuracy_band(result.rows));
   text += bullets(result.settings);
   text += bullets(what_if_sentences(result.rows));
   text += "\n## Results\n\n";
@@ -552,7 +554,10 @@ std::string to_markdown(const ledger::StudyResult& result,
   text += to_markdown(results_table(result.rows));
   text += "\n## Who wins\n\n";
   text += to_markdown(winners_table(result.rows));
-  const std::vector<std::string> trends = trend_sentences(result);
+  std::vector<std::string> trends = trend_sentences(result);
+  for (std::string& sentence : close_calls(result.too_close)) {
+    trends.push_back(std::move(sentence));
+  }
   if (!trends.empty()) {
     text += '\n' + bullets(trends);
   }

@@ -190,6 +190,9 @@ std::string tolerance_text(const ValidationRow& row) {
   if (expected.relation != Relation::equal) {
     return "a bound";
   }
+  if (expected.with_its_set()) {
+    return "its set's";
+  }
   return expected.exact() ? "exact" : "± " + expected.tolerance_text;
 }
 

@@ -1,7 +1,9 @@
 // How far off predictions are, for people and for machines.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/ledger/validation.h"
@@ -23,6 +25,12 @@ namespace trireme::report {
 /// docs/accuracy.md, which shows the figure of accuracy_figure under the name `figure`.
 [[nodiscard]] std::string accuracy_page(const ledger::ValidationResult& result,
                                         const std::string& figure);
+
+/// topologies/accuracy/public.yaml: bands of the judged runs of each of the kinds, of which the
+/// sequence of one is at most `longest`.
+[[nodiscard]] std::string accuracy_bands(const ledger::ValidationResult& result,
+                                         const std::string& longest,
+                                         std::span<const std::string_view> kinds);
 
 /// SVG: predicted over expected of every case that states a value, a row per source.
 [[nodiscard]] std::string accuracy_figure(const ledger::ValidationResult& result);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/config/overheads.h"
 #include "sim/config/recompute.h"
 #include "sim/config/words.h"
 #include "sim/core/error.h"
@@ -13,6 +14,7 @@
 #include "sim/plan/legality.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
+#include "sim/study/accuracy.h"
 #include "sim/study/device_memory.h"
 #include "sim/study/event_limits.h"
 #include "sim/study/levers.h"
@@ -97,7 +99,7 @@ PlanResult evaluate_at(const config::StudySpec& study,
   }
 
   const std::vector<program::Program> stages = plan::lower_stages(resolution.plan);
-  const engine::Machine machine = machine_of(study.cluster);
+  const engine::Machine machine = machine_of(study.cluster, spec.framework);
   const StageNumbers sizes = read_stages(stages, machine.gpus_per_node);
   PlanNumbers numbers;
   numbers.bytes = sizes.bytes;
@@ -133,6 +135,7 @@ PlanResult evaluate_at(const config::StudySpec& study,
       reader == ledger::Engine::analytic ? numbers.by_reader.analytic : numbers.by_reader.event;
   if (time) {
     numbers.step = step_result(*time, numbers.flops, resolution.plan, gpu);
+    result.band = band_of(study);
     numbers.step->exposed_is_split = reader != ledger::Engine::analytic;
     numbers.step->distribution = std::move(distribution);
     for (std::string& sentence : faster_than_links(stages, machine)) {
@@ -150,7 +153,15 @@ std::string yes_or_no(bool value) {
 }
 
 std::string options_in_words(const config::PlanSpec& plan, bool has_vocabulary) {
-  return fmt::format("attention kernel {}, recompute {}, {}, framework {}",
+  const cost::FrameworkOverheads overheads = config::framework_overheads(plan.framework);
+  constexpr double kMicrosecondsPerSecond = 1e6;
+  const std::string added =
+      overheads.in_situ == 1 && overheads.host_per_operation == Seconds(0)
+          ? ""
+          : fmt::format(" (kernels x {:.6g} but attention's, host {:.6g} us an operation)",
+                        overheads.in_situ,
+                        kMicrosecondsPerSecond * overheads.host_per_operation.value());
+  return fmt::format("attention kernel {}, recompute {}, {}, framework {}{}",
                      config::word_for(config::kAttentionWords, plan.attention),
                      config::in_words(plan.recompute),
                      has_vocabulary
@@ -158,7 +169,8 @@ std::string options_in_words(const config::PlanSpec& plan, bool has_vocabulary) 
                                        config::word_for(config::kLossWords, plan.loss),
                                        plan.logits_type == ElementType::bf16 ? " in bf16" : "")
                          : "loss half the sum of squares (no vocabulary)",
-                     config::word_for(config::kFrameworkWords, plan.framework));
+                     config::word_for(config::kFrameworkWords, plan.framework),
+                     added);
 }
 
 /// What the reader of a table must know besides it: the workload, and each plan's options or, where
@@ -277,6 +289,14 @@ engine::Machine machine_of(const config::ClusterSpec& cluster) {
   return machine;
 }
 
+engine::Machine machine_of(const config::ClusterSpec& cluster, config::Framework framework) {
+  const cost::FrameworkOverheads overheads = config::framework_overheads(framework);
+  engine::Machine machine = machine_of(cluster);
+  machine.costs = cost::in_situ_costs(std::move(machine.costs), overheads);
+  machine.host_per_operation = overheads.host_per_operation;
+  return machine;
+}
+
 PlanResult evaluate(const config::StudySpec& study,
                     const config::PlanSpec& plan,
                     ledger::Engine engine) {
@@ -290,6 +310,7 @@ std::vector<PlanResult> evaluate(const config::StudySpec& study) {
 StudyResult compare(const config::StudySpec& study, ledger::Engine engine) {
   StudyResult result = result_without_rows(study, engine);
   add_point(study, {}, result);
+  result.too_close = too_close_to_call(result.rows);
   return result;
 }
 
@@ -309,6 +330,7 @@ StudyResult sweep(const config::StudyFile& file,
     add_point(chosen(file.at(points[i])), points[i], result);
     progress(i + 1, points.size());
   }
+  result.too_close = too_close_to_call(result.rows);
   result.crossovers = find_crossovers(result.rows);
   result.walls = find_memory_walls(result.rows);
   return result;

@@ -18,6 +18,10 @@ namespace trireme::study {
 /// The cluster as the time readers see it.
 [[nodiscard]] engine::Machine machine_of(const config::ClusterSpec& cluster);
 
+/// The same inside the steps of a framework, which adds to what kernels take alone.
+[[nodiscard]] engine::Machine machine_of(const config::ClusterSpec& cluster,
+                                         config::Framework framework);
+
 /// One plan of a study. An illegal plan is a result: its reasons, and no numbers.
 [[nodiscard]] ledger::PlanResult evaluate(const config::StudySpec& study,
                                           const config::PlanSpec& plan,

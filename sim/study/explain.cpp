@@ -398,7 +398,7 @@ ledger::Explanation explain(const config::StudySpec& study,
     return explanation;
   }
   const std::vector<Program> stages = plan::lower_stages(resolution.plan);
-  const engine::Machine machine = machine_of(study.cluster);
+  const engine::Machine machine = machine_of(study.cluster, spec.framework);
   const StageNumbers sizes = read_stages(stages, machine.gpus_per_node);
   const Program& program = stages[sizes.sender];
   explanation.terms = sent_terms(program, machine.gpus_per_node, sizes.rank);

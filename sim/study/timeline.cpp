@@ -241,7 +241,7 @@ ledger::Timeline timeline(const config::StudySpec& study, const config::PlanSpec
     return timeline;
   }
   const std::vector<program::Program> stages = plan::lower_stages(resolution.plan);
-  const engine::Machine machine = machine_of(study.cluster);
+  const engine::Machine machine = machine_of(study.cluster, spec.framework);
   timeline.reason = too_large(stages, machine, study, EventUse::timeline);
   if (!timeline.reason.empty()) {
     return timeline;

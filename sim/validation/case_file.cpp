@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -33,7 +34,8 @@ using ledger::Role;
 namespace {
 
 constexpr std::string_view kCaseFolder = "tests/validation/cases/";
-constexpr config::Choice<Role> kRoleWords[] = {{"judged", Role::judged}, {"fitted", Role::fitted}};
+constexpr config::Choice<Role> kRoleWords[] = {
+    {"judged", Role::judged}, {"fitted", Role::fitted}, {"reported", Role::reported}};
 
 const Quantity* parse_quantity(std::string_view text) {
   std::vector<std::string> names;
@@ -149,6 +151,9 @@ Expectation read_expectation(const MapReader& map, Dimension dimension) {
     if (text == "exact") {
       return 0.0;
     }
+    if (text == "set") {
+      return std::numeric_limits<double>::infinity();
+    }
     return text.ends_with('%') ? expected.value * parse_percentage(text)
                                : parse_amount(dimension, text);
   });
@@ -220,17 +225,47 @@ Dimension dimension_of(const ValidationCase& one) {
                                                                          : one.quantity->dimension;
 }
 
+/// A case with the keys that it leaves to the whole file. A bound takes no tolerance.
+Node completed(const Node& written, const Node& common) {
+  Node item = written;
+  const bool bound = written.find("at_most") != nullptr || written.find("at_least") != nullptr;
+  for (const config::Entry& entry : common.entries) {
+    if (item.find(entry.key) == nullptr && !(bound && entry.key == "tolerance")) {
+      item.set(entry.key, entry.key_position, entry.value);
+    }
+  }
+  return item;
+}
+
+/// Sets the key `path` ("cluster.nodes") of a study.
+void set_at(Node& root, const config::Entry& entry) {
+  Node* map = &root;
+  std::string_view path = entry.key;
+  for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
+    map = map->find(path.substr(0, dot));
+    if (map == nullptr || !map->is_map()) {
+      refuse(entry.key_where(),
+             fmt::format("with: the study has no map for {}", in_quotes(entry.key)),
+             "name a key of the study, such as workload.micro_batch");
+    }
+    path.remove_prefix(dot + 1);
+  }
+  map->set(path, entry.key_position, entry.value);
+}
+
 /// `file` and `source` are those of the whole file.
 ValidationCase read_case(const Node& node,
                          const config::StudySpec& study,
                          const std::string& file,
-                         const std::string& source) {
+                         const std::string& source,
+                         const std::string& peer_name) {
   const MapReader map(
       node, "cases", {"name",        "where",           "fact",       "printed",   "quantity",
                       "phases",      "traffic",         "components", "items",     "plan",
                       "relative_to", "minus",           "less_than",  "between",   "sequence",
                       "expected",    "at_least",        "at_most",    "tolerance", "reason",
-                      "assumptions", "known_deviation", "role"});
+                      "assumptions", "known_deviation", "role",       "with",      "group",
+                      "peer"});
   ValidationCase one;
   one.location = map.where();
   ledger::StatedFact& stated = one.stated;
@@ -243,14 +278,37 @@ ValidationCase read_case(const Node& node,
   stated.quantity = one.quantity->name;
   stated.topic = one.quantity->topic;
   one.selection = read_selection(map, *one.quantity);
-  one.plan = map.required("plan", parse_word);
-  read_other_plan(map, one);
-  for (const char* const key : {"plan", "relative_to", "minus", "less_than", "between"}) {
-    check_plan(map, key, study);
+  if (one.quantity->of_set != nullptr) {
+    refuse_keys(map,
+                {"plan", "relative_to", "minus", "less_than", "between", "sequence", "with"},
+                "a set of runs has none");
+  } else {
+    one.plan = map.required("plan", parse_word);
+    read_other_plan(map, one);
+    for (const char* const key : {"plan", "relative_to", "minus", "less_than", "between"}) {
+      check_plan(map, key, study);
+    }
+    one.sequences = read_sequences(map, study);
+    if (const Node* const with = map.find("with")) {
+      one.with = with->entries;
+      for (const config::Entry& entry : one.with) {
+        if (entry.key == "workload.sequence") {
+          refuse(entry.key_where(),
+                 "with: the sequence has a key of its own",
+                 "write 'sequence: 64K'");
+        }
+      }
+    }
   }
-  one.sequences = read_sequences(map, study);
   stated.dimension = dimension_of(one);
   stated.expected = read_expectation(map, stated.dimension);
+  stated.group = map.maybe("group", parse_word).value_or("");
+  stated.peer_name = peer_name;
+  stated.peer = map.maybe(
+      "peer", [&](std::string_view text) { return parse_amount(stated.dimension, text); });
+  if (stated.peer && peer_name.empty()) {
+    refuse(map.node("peer").where(), "peer: the file names no peer", "add 'peer: its name' to it");
+  }
   stated.reason = map.required("reason", parse_word);
   stated.assumptions = list_of(map, "assumptions", parse_word);
   stated.known_deviation = map.maybe("known_deviation", parse_word);
@@ -288,7 +346,7 @@ Node read_study_node(const MapReader& map, StudyFiles studies) {
 }  // namespace
 
 CaseFile read_cases(const Node& root, const config::Library& library, StudyFiles studies) {
-  const MapReader map(root, "", {"version", "source", "study", "cases"});
+  const MapReader map(root, "", {"version", "source", "study", "common", "peer", "cases"});
   static_cast<void>(map.required("version", config::parse_version));
   const std::string name = std::filesystem::path(map.where().file).stem().string();
   const std::string source = map.required("source", parse_word);
@@ -296,8 +354,11 @@ CaseFile read_cases(const Node& root, const config::Library& library, StudyFiles
   file.study = read_study_node(map, studies);
   const config::StudySpec study = config::read_study(file.study, library);
   std::set<std::string> ids;
-  for (const Node& item : map.items("cases")) {
-    file.cases.push_back(read_case(item, study, name, source));
+  const std::string peer = map.maybe("peer", parse_word).value_or("");
+  const Node* const common = map.find("common");
+  for (const Node& written : map.items("cases")) {
+    const Node item = common == nullptr ? written : completed(written, *common);
+    file.cases.push_back(read_case(item, study, name, source, peer));
     if (!ids.insert(file.cases.back().stated.id).second) {
       refuse(item.where(),
              fmt::format("a second case is named {}", in_quotes(item.find("name")->text)),
@@ -321,9 +382,13 @@ std::vector<CaseFile> built_in_cases(const config::Library& library) {
 }
 
 config::StudySpec study_at(const CaseFile& file,
+                           const ValidationCase& asked,
                            const std::string& sequence,
                            const config::Library& library) {
   Node root = file.study;
+  for (const config::Entry& entry : asked.with) {
+    set_at(root, entry);
+  }
   Node* const workload = root.find("workload");
   ensure(workload != nullptr, "study_at: a study without workload was read");
   const config::Position position = workload->position;

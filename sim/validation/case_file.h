@@ -13,11 +13,20 @@
 //       minus: megatron                     # or relative_to, less_than; absent: the plan alone
 //       sequence: 8K                        # or a list: the worst counts; absent: the study's own
 //       expected: 6.39 GiB                  # or at_least, at_most: a bound
-//       tolerance: 0.3 GiB                  # or "5 %", or exact; not with a bound
+//       tolerance: 0.3 GiB                  # or "5 %", exact, or set: its set has the bound
 //       reason: why that wide
 //       assumptions: [what the source does not state]
 //       known_deviation: why it is missed   # counts as an error, and fails once the case passes
-//       role: judged                        # or fitted: its value went into a profile
+//       role: judged                        # fitted: its value went into a profile or an overhead;
+//                                           # reported: its own source contradicts it
+//       with: {cluster.nodes: 2}            # keys of the study that are otherwise for this case
+//       group: 8 GPUs                       # runs that could replace each other
+//       peer: 700 ms                        # what the file's `peer` predicts for it
+//   common: {quantity: step_time, tolerance: 10 %, reason: ...}   # keys that cases do not write
+//   peer: SimuMax 1.2
+//
+// A quantity of a set of runs, such as mean_error, is asked of all the file's cases with the same
+// role that time a step, and names no plan.
 //
 // Sent bytes are narrowed by `phases`, `traffic` and `components`, peak memory by `items`.
 #pragma once
@@ -46,6 +55,7 @@ struct ValidationCase {
   Against against = Against::nothing;
   std::string other_plan;              // b, or the other plan of a crossover
   std::vector<std::string> sequences;  // as written; never empty
+  std::vector<config::Entry> with;     // dotted keys of the study and their values
 };
 
 struct CaseFile {
@@ -66,8 +76,9 @@ enum class StudyFiles : std::uint8_t { on_disk, built_in };
 /// tests/validation/cases.
 [[nodiscard]] std::vector<CaseFile> built_in_cases(const config::Library& library);
 
-/// The study of a file with another sequence length.
+/// The study of a case at a sequence length.
 [[nodiscard]] config::StudySpec study_at(const CaseFile& file,
+                                         const ValidationCase& asked,
                                          const std::string& sequence,
                                          const config::Library& library);
 

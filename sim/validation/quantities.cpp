@@ -84,6 +84,102 @@ std::optional<double> tokens_per_second(const PlanLedgers& plan, const Selection
   return step ? std::optional(step->tokens_per_second_per_gpu) : std::nullopt;
 }
 
+using Runs = std::span<const ledger::ValidationRow* const>;
+
+double size_of_error(const ledger::ValidationRow& row) {
+  return std::abs(1 / *row.slower_than_predicted - 1);
+}
+
+/// The lower of the two middle ones.
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::optional<double> mean_error(Runs runs) {
+  double sum = 0;
+  for (const ledger::ValidationRow* run : runs) {
+    sum += size_of_error(*run);
+  }
+  return runs.empty() ? std::nullopt : std::optional(sum / static_cast<double>(runs.size()));
+}
+
+std::optional<double> median_error(Runs runs) {
+  std::vector<double> errors;
+  for (const ledger::ValidationRow* run : runs) {
+    errors.push_back(size_of_error(*run));
+  }
+  return errors.empty() ? std::nullopt : std::optional(median(std::move(errors)));
+}
+
+/// Measured and predicted seconds of a run, up to a factor that its group shares.
+struct TimedRun {
+  double measured = 0;
+  double predicted = 0;
+};
+
+std::map<std::string, std::vector<TimedRun>> groups_of(Runs runs) {
+  std::map<std::string, std::vector<TimedRun>> groups;
+  for (const ledger::ValidationRow* run : runs) {
+    const ledger::StatedFact& stated = run->stated;
+    if (stated.group.empty()) {
+      continue;
+    }
+    const bool seconds = stated.dimension == Dimension::seconds;
+    const double measured = seconds ? stated.expected.value : 1 / stated.expected.value;
+    groups[stated.group].push_back({measured, measured / *run->slower_than_predicted});
+  }
+  return groups;
+}
+
+/// Pairs in the measured order, of all that were measured to differ.
+std::optional<double> ordered_pairs(Runs runs) {
+  double pairs = 0;
+  double right = 0;
+  for (const auto& [name, group] : groups_of(runs)) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      for (std::size_t j = i + 1; j < group.size(); ++j) {
+        if (group[i].measured != group[j].measured) {
+          ++pairs;
+          right +=
+              (group[i].measured < group[j].measured) == (group[i].predicted < group[j].predicted)
+                  ? 1
+                  : 0;
+        }
+      }
+    }
+  }
+  return pairs == 0 ? std::nullopt : std::optional(right / pairs);
+}
+
+/// How much longer the run that is predicted to be the fastest takes than the fastest one: the
+/// median over the groups.
+std::optional<double> pick_regret(Runs runs) {
+  std::vector<double> regrets;
+  for (const auto& [name, group] : groups_of(runs)) {
+    if (group.size() < 2) {
+      continue;
+    }
+    const auto picked =
+        std::min_element(group.begin(), group.end(), [](const auto& a, const auto& b) {
+          return a.predicted < b.predicted;
+        });
+    const auto best =
+        std::min_element(group.begin(), group.end(), [](const auto& a, const auto& b) {
+          return a.measured < b.measured;
+        });
+    regrets.push_back(picked->measured / best->measured - 1);
+  }
+  return regrets.empty() ? std::nullopt : std::optional(median(std::move(regrets)));
+}
+
+constexpr Quantity set_quantity(std::string_view name,
+                                std::string_view description,
+                                std::optional<double> (*of_set)(Runs)) {
+  return {name, description, Dimension::number, Topic::set_of_runs, nullptr, false, false, of_set};
+}
+
 constexpr std::array kQuantities = {
     Quantity{"sent_bytes",
              "bytes that the rank which sends most sends in a step",
@@ -155,6 +251,15 @@ constexpr std::array kQuantities = {
              nullptr,
              false,
              false},
+    set_quantity("mean_error", "mean size of the errors of the file's step times", mean_error),
+    set_quantity(
+        "median_error", "median size of the errors of the file's step times", median_error),
+    set_quantity("ordered_pairs",
+                 "part of the pairs of a group whose steps are predicted in the measured order",
+                 ordered_pairs),
+    set_quantity("pick_regret",
+                 "how much longer the step of the best pick of a group is than the shortest",
+                 pick_regret),
 };
 
 }  // namespace
@@ -165,7 +270,7 @@ PlanLedgers read_ledgers(const config::StudySpec& study, const config::PlanSpec&
   if (!ledgers.result.numbers) {
     return ledgers;
   }
-  const engine::Machine machine = study::machine_of(study.cluster);
+  const engine::Machine machine = study::machine_of(study.cluster, plan.framework);
   const std::vector<program::Program> stages = plan::lower_stages(plan::resolve(study, plan).plan);
   const study::StageNumbers numbers = study::read_stages(stages, machine.gpus_per_node);
   const program::Program& program = stages[numbers.sender];

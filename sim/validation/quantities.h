@@ -42,6 +42,8 @@ struct Quantity {
   std::optional<double> (*of_plan)(const PlanLedgers& plan, const Selection& selection);
   bool selects_bytes;  // phase, traffic and component narrow it
   bool selects_items;  // items of memory narrow it
+  /// Of all the file's cases of a role that time a step; null for what is asked of a plan.
+  std::optional<double> (*of_set)(std::span<const ledger::ValidationRow* const> runs) = nullptr;
 };
 
 /// All quantities, in the order in which documents list them.

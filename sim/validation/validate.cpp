@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/config/accuracy.h"
 #include "sim/study/evaluate.h"
 #include "sim/study/trends.h"
 
@@ -67,7 +68,7 @@ std::optional<double> predict_crossover(const CaseFile& file,
                                         std::string& problem) {
   std::vector<ledger::PlanResult> rows;
   for (const std::string& sequence : asked.sequences) {
-    const config::StudySpec study = study_at(file, sequence, library);
+    const config::StudySpec study = study_at(file, asked, sequence, library);
     rows.push_back(study::evaluate(study, study::find_plan(study, asked.plan)));
     rows.push_back(study::evaluate(study, study::find_plan(study, asked.other_plan)));
   }
@@ -89,6 +90,35 @@ double badness(const ValidationRow& row) {
   return row.predicted ? std::abs(row.error) : std::numeric_limits<double>::infinity();
 }
 
+/// Of a case that states how long a step takes, as such or as a rate.
+std::optional<double> slower_than_predicted(const ValidationCase& asked, const ValidationRow& row) {
+  const ledger::StatedFact& stated = row.stated;
+  if (!row.predicted || asked.against != Against::nothing ||
+      stated.expected.relation != Relation::equal) {
+    return std::nullopt;
+  }
+  if (stated.quantity == "step_time") {
+    return stated.expected.value / *row.predicted;
+  }
+  if (stated.quantity == "tokens_per_second_per_gpu" || stated.quantity == "mfu") {
+    return *row.predicted / stated.expected.value;
+  }
+  return std::nullopt;
+}
+
+/// Of a set of runs: the file's own rows.
+ValidationRow validate_set(const ValidationCase& asked, std::span<const ValidationRow> rows) {
+  std::vector<const ValidationRow*> runs;
+  for (const ValidationRow& row : rows) {
+    if (row.slower_than_predicted && row.stated.role == asked.stated.role) {
+      runs.push_back(&row);
+    }
+  }
+  ValidationRow row = judge(asked.stated, asked.quantity->of_set(runs));
+  row.problem = row.predicted ? "" : "the file has no such runs";
+  return row;
+}
+
 ValidationRow validate_case(const CaseFile& file,
                             const ValidationCase& asked,
                             const config::Library& library) {
@@ -100,9 +130,11 @@ ValidationRow validate_case(const CaseFile& file,
   }
   std::optional<ValidationRow> worst;
   for (const std::string& sequence : asked.sequences) {
-    ValidationRow row =
-        judge(asked.stated, predict(study_at(file, sequence, library), asked, problem));
+    const config::StudySpec study = study_at(file, asked, sequence, library);
+    ValidationRow row = judge(asked.stated, predict(study, asked, problem));
     row.problem = problem;
+    row.kind = config::accuracy().kind_of(study.cluster.nodes.value, study.workload.sequence.value);
+    row.slower_than_predicted = slower_than_predicted(asked, row);
     if (!worst || badness(row) > badness(*worst)) {
       worst = std::move(row);
     }
@@ -137,8 +169,20 @@ ValidationRow judge(const ledger::StatedFact& stated, std::optional<double> pred
 ledger::ValidationResult validate(std::span<const CaseFile> files, const config::Library& library) {
   ledger::ValidationResult result;
   for (const CaseFile& file : files) {
+    std::vector<ValidationRow> rows;
     for (const ValidationCase& asked : file.cases) {
-      result.rows.push_back(validate_case(file, asked, library));
+      if (asked.quantity->of_set == nullptr) {
+        rows.push_back(validate_case(file, asked, library));
+      }
+    }
+    const std::size_t runs = rows.size();
+    for (const ValidationCase& asked : file.cases) {
+      if (asked.quantity->of_set != nullptr) {
+        rows.push_back(validate_set(asked, std::span<const ValidationRow>(rows).first(runs)));
+      }
+    }
+    for (ValidationRow& row : rows) {
+      result.rows.push_back(std::move(row));
     }
   }
   return result;

@@ -61,6 +61,11 @@ TEST_CASE("validate --markdown and --svg are docs/accuracy.md and its figure", "
   CHECK(run_trireme("validate --svg").out == read_file(TRIREME_SOURCE_DIR "/docs/accuracy.svg"));
 }
 
+TEST_CASE("validate --bands is topologies/accuracy/public.yaml", "[cli]") {
+  CHECK(run_trireme("validate --bands").out ==
+        read_file(TRIREME_SOURCE_DIR "/topologies/accuracy/public.yaml"));
+}
+
 TEST_CASE("validate --json and --csv have a row for each case", "[cli]") {
   const Json document = Json::parse(run_trireme("validate --json").out);
   CHECK(document["schema_version"] == 1);

@@ -81,7 +81,7 @@ struct OpTimes {
 ///   n L), of a collective the largest over the ranks that meet in it
 ///   s  start of a task                                                        [seconds]
 ///   n  tasks that the host has launched before it                             [1]
-///   L  kernel_launch: the host issues one task after the other and runs ahead [seconds]
+///   L  issue_time: the host issues one task after the other and runs ahead [seconds]
 /// Source: derived, docs/decisions/0001-step-program.md
 /// Valid:  a host that nothing makes wait; tasks without seconds are not launched
 /// Tests:  tests/unit/engine/event_test.cpp, tests/property/event_test.cpp

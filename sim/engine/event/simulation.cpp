@@ -25,8 +25,7 @@ Simulation::Simulation(const Schedule& schedule,
       slot_bits_(static_cast<std::uint32_t>(std::bit_width(schedule.slots() - 1U))),
       slots_(schedule.slots()) {
   fold(machine);
-  const std::optional<Seconds> launch = machine.costs.kernel_launch;
-  unroll(launch.value_or(Seconds(0)));
+  unroll(issue_time(machine));
   const std::size_t classes = classes_.first_rank.size();
   streams_.resize(classes << slot_bits_);
   one_is_there_.resize(streams_.size());

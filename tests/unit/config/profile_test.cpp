@@ -73,28 +73,29 @@ TEST_CASE("the public H100 profile holds the fitted coefficients", "[config]") {
   const cost::MachineCosts& costs = profile.costs;
   CHECK(costs.streaming_multiprocessors == 132);
   CHECK(costs.kernel_launch->value() == Approx(2.5e-6));
-  CHECK(costs.gemm->rate == FlopsPerSecond(750e12));
-  CHECK(costs.collectives.all_to_all->start.value() == Approx(6.6e-6));
-  CHECK(costs.collectives.all_to_all->link_rate == BytesPerSecond(373e9));
+  CHECK(costs.gemm->rate == FlopsPerSecond(730.1e12));
+  CHECK(costs.collectives.all_to_all->start.value() == Approx(6.695e-6));
+  CHECK(costs.collectives.all_to_all->link_rate == BytesPerSecond(373.1e9));
   REQUIRE(costs.collectives.all_reduce_nvls.has_value());
   CHECK(costs.collectives.all_reduce_nvls->least_ranks == 8);
-  CHECK(costs.multi_node.ring->reduce_scatter_step->value() == Approx(6.8e-6));
+  CHECK(costs.multi_node.ring->reduce_scatter_step->value() == Approx(8.226e-6));
   REQUIRE(costs.attention.flash2.has_value());
   CHECK(costs.attention.flash2->head_dim_count == 3);
-  CHECK(costs.attention.flash2->head_dims[1].forward->rate == FlopsPerSecond(370e12));
+  CHECK(costs.attention.flash2->head_dims[1].forward->rate == FlopsPerSecond(367.2e12));
   CHECK_FALSE(costs.attention.flash2->head_dims[2].backward.has_value());
-  CHECK_FALSE(costs.attention.cudnn.has_value());
+  CHECK(costs.attention.cudnn.has_value());
+  CHECK_FALSE(costs.residuals.all_to_all.empty());
 
   const auto beta = std::find_if(
       profile.coefficients.begin(), profile.coefficients.end(), [](const CoefficientSpec& spec) {
         return spec.key == "collectives.all_to_all.beta";
       });
   REQUIRE(beta != profile.coefficients.end());
-  CHECK(beta->value == "373 GB/s");
-  CHECK(beta->spread_low == "367 GB/s");
-  CHECK(beta->spread_high == "378 GB/s");
-  CHECK_FALSE(beta->samples.has_value());
-  CHECK(beta->source == "fit_forms");
+  CHECK(beta->value == "373.1 GB/s");
+  CHECK(beta->spread_low == "341.2 GB/s");
+  CHECK(beta->spread_high == "413.9 GB/s");
+  CHECK(beta->samples == 126);
+  CHECK(beta->source == "aiconfigurator");
 }
 
 TEST_CASE("samples are read where they are known", "[config]") {
@@ -182,19 +183,24 @@ TEST_CASE("a wrong profile is refused where it is wrong", "[config]") {
     check_refused(text, "form: C9", "'C9' is not known here");
   }
   SECTION("missing coefficient") {
-    const std::string text = h100_with("    a1: {value: 0.2 us, source: fit_forms}\n", "");
+    const std::string text = h100_with(
+        "    a1: {value: 127.8 ns, spread: [0 s, 296.1 ns], samples: 126, source: "
+        "\"aiconfigurator\"}\n",
+        "");
     check_refused(text, "  all_to_all:", "missing key 'a1' in collectives.all_to_all");
   }
   SECTION("missing source") {
-    const std::string text = h100_with("{value: 0.2 us, source: fit_forms}", "{value: 0.2 us}");
-    check_refused(text, "a1: {value: 0.2 us}", "missing key 'source'");
+    const std::string text = h100_with(
+        "{value: 127.8 ns, spread: [0 s, 296.1 ns], samples: 126, source: \"aiconfigurator\"}",
+        "{value: 127.8 ns}");
+    check_refused(text, "a1: {value: 127.8 ns}", "missing key 'source'");
   }
   SECTION("negative value") {
-    const std::string text = h100_with("value: 0.2 us", "value: -0.2 us");
-    check_refused(text, "-0.2 us", "value");
+    const std::string text = h100_with("value: 127.8 ns", "value: -127.8 ns");
+    check_refused(text, "-127.8 ns", "value");
   }
   SECTION("a rate of zero divides") {
-    const std::string text = h100_with("value: 2800 GB/s", "value: 0 GB/s");
+    const std::string text = h100_with("value: 2.629 TB/s", "value: 0 GB/s");
     check_refused(text, "value: 0 GB/s", "'0 GB/s' is not above zero");
   }
   SECTION("an efficiency above one") {
@@ -202,11 +208,11 @@ TEST_CASE("a wrong profile is refused where it is wrong", "[config]") {
     check_refused(text, "value: 1.5", "'1.5' is not an efficiency");
   }
   SECTION("a spread beside its value") {
-    const std::string text = h100_with("[367 GB/s, 378 GB/s]", "[374 GB/s, 378 GB/s]");
-    check_refused(text, "[374 GB/s", "373 GB/s is not between its bounds");
+    const std::string text = h100_with("[341.2 GB/s, 413.9 GB/s]", "[374 GB/s, 413.9 GB/s]");
+    check_refused(text, "[374 GB/s", "373.1 GB/s is not between its bounds");
   }
   SECTION("unknown key") {
-    const std::string text = h100_with("    gamma: {value: 2800", "    gama: {value: 2800");
+    const std::string text = h100_with("    gamma: {value: 2.629", "    gama: {value: 2.629");
     check_refused(text, "gama:", "unknown key 'gama' in collectives.all_to_all");
   }
   SECTION("a range of ranks the wrong way round") {

@@ -36,6 +36,7 @@ cost::MachineCosts public_costs() {
                     "h100-sxm-public.yaml";
   cost::MachineCosts costs = config::read_profile(config::read_yaml_file(file), "p").costs;
   costs.collectives.all_reduce_nvls.reset();
+  costs.residuals = {};
   costs.attention.cudnn = costs.attention.flash3;
   return costs;
 }
