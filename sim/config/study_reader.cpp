@@ -205,6 +205,20 @@ ZeroSpec read_zero(const MapReader& plan) {
   return zero;
 }
 
+/// Source: megatron-lm, megatron/training/arguments.py: --transformer-impl and its default
+TransformerImpl read_transformer_impl(const MapReader& plan, Framework framework) {
+  constexpr std::string_view kKey = "transformer_impl";
+  if (framework == Framework::megatron) {
+    return plan.optional(kKey, word_of(kTransformerImplWords), "transformer_engine");
+  }
+  if (const Node* const written = plan.find(kKey)) {
+    refuse(written->where(),
+           fmt::format("{}: an option of framework megatron", kKey),
+           "write 'framework: megatron' or leave the key out");
+  }
+  return TransformerImpl::none;
+}
+
 /// Letters, digits and what reads well in a table; no '.', as `plans.NAME.key` names a plan's key.
 std::string parse_plan_name(std::string_view text) {
   constexpr std::size_t kLongestName = 40;
@@ -287,7 +301,8 @@ PlanSpec read_plan(const Node& written,
                                                              "expert_parallel",
                                                              "data_parallel",
                                                              "zero",
-                                                             "framework"});
+                                                             "framework",
+                                                             "transformer_impl"});
   const MapReader unnamed(written, "plans", keys);
   PlanSpec plan;
   plan.name = unnamed.required("name", parse_plan_name);
@@ -322,6 +337,7 @@ PlanSpec read_plan(const Node& written,
   plan.data_parallel = map.maybe_located("data_parallel", count_within("degree"));
   plan.zero = read_zero(map);
   plan.framework = map.optional("framework", word_of(kFrameworkWords), "generic");
+  plan.transformer_impl = read_transformer_impl(map, plan.framework);
 
   Node own_options = make_map(written.position);
   for (const std::string_view key : kSharedOptions) {

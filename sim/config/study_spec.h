@@ -69,6 +69,8 @@ enum class RingOrder : std::uint8_t { contiguous, zigzag, striped };
 /// Megatron's words for ways to exchange between context-parallel ranks.
 enum class ContextCommunication : std::uint8_t { p2p, all_gather, a2a, a2a_p2p };
 enum class GradientReduce : std::uint8_t { reduce_scatter, all_reduce };
+/// Whose modules layers are built of: Megatron Core asks. `none` under other frameworks.
+enum class TransformerImpl : std::uint8_t { none, local, transformer_engine };
 /// The groups that ranks are numbered along; context parallelism is a sequence group.
 enum class RankGroup : std::uint8_t { tensor, sequence, exchange, ring, data, pipeline };
 /// Whether ZeRO-3 keeps gathered parameters between forward and backward.
@@ -161,6 +163,7 @@ struct PlanSpec {
   std::optional<Located<std::int64_t>> data_parallel;  // absent: GPUs / the other degrees
   ZeroSpec zero;
   Framework framework = Framework::generic;
+  TransformerImpl transformer_impl = TransformerImpl::none;
   // What `defaults` gives to every plan and a plan may override.
   OptimizerSpec optimizer;
   RecomputeSpec recompute;

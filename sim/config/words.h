@@ -36,6 +36,8 @@ inline constexpr Choice<AttentionKernel> kAttentionWords[] = {
     {"unfused", AttentionKernel::unfused}};
 inline constexpr Choice<Allocator> kAllocatorWords[] = {
     {"native", Allocator::native}, {"expandable_segments", Allocator::expandable_segments}};
+inline constexpr Choice<TransformerImpl> kTransformerImplWords[] = {
+    {"transformer_engine", TransformerImpl::transformer_engine}, {"local", TransformerImpl::local}};
 inline constexpr Choice<ExchangeKind> kExchangeWords[] = {{"packed", ExchangeKind::packed},
                                                           {"separate", ExchangeKind::separate}};
 inline constexpr Choice<KvRepeat> kKvRepeatWords[] = {{"minimal", KvRepeat::minimal},

@@ -293,6 +293,8 @@ std::vector<Bytes> memory_of_tasks(const Program& program) {
           level += total_bytes(program, program.births(op));
           if (op.function != program::Function::keep) {
             levels.push_back(level);
+          } else if (!levels.empty()) {  // what it brings into being is there while the last runs
+            levels.back() = std::max(levels.back(), level);
           }
           level -= total_bytes(program, program.deaths(op));
         }

@@ -225,6 +225,19 @@ NopeAndValue parts_of_heads(Step& step, Ref kv) {
                    latent.value().size)};
 }
 
+/// Values as attention reads them: Megatron Core packs them, which frees what they are a part of.
+/// Source: megatron-lm, megatron/core/transformer/multi_latent_attention.py,
+/// get_query_key_value_tensors: value.contiguous()
+Ref packed_values(Step& step, Ref value) {
+  if (!step.plan.transformer_engine) {
+    return value;
+  }
+  const program::Tensor part = step.b.tensor(value.tensor);
+  const Ref packed = step.value("v, packed", part.shape, part.layout);
+  step.b.emit(Function::copy, "pack the values", {read(value), write(packed)});
+  return packed;
+}
+
 /// The narrow vector, and the part of the keys that heads share.
 struct NarrowAndShared {
   Ref narrow;
@@ -332,10 +345,11 @@ AttentionTensors forward(
   const Ref k = step.value("k", key_value_shape(step), projected(step));
   b.emit(Function::assemble_keys, "put keys together", {read(parts.nope), read(shared), write(k)});
 
+  const Ref v = packed_values(step, parts.value);
   const bool exchanged = !splits_heads(step);
   saved.q = exchanged ? to_heads(step, q, "q, exchanged") : q;
   saved.k = exchanged ? to_heads(step, k, "k, exchanged") : k;
-  saved.v = exchanged ? to_heads(step, parts.value, "v, exchanged") : parts.value;
+  saved.v = exchanged ? to_heads(step, v, "v, exchanged") : v;
   emit_attention(step, saved);
   saved.o_tokens = exchanged ? to_tokens(step, saved.o, "attention output, exchanged") : saved.o;
   Ref y;

@@ -25,7 +25,7 @@ Chunks chunks_in(const Plan& plan, std::int64_t parts) {
 
 Chunks loss_chunks(const Plan& plan) {
   const bool whole_rows = plan.model.vocabulary > 0 && !plan.vocabulary_parallel();
-  if (whole_rows && plan.loss == config::LossKind::fused) {
+  if (whole_rows && plan.loss == config::LossKind::fused && !plan.transformer_engine) {
     return fused_loss_chunks(plan);
   }
   return chunks_in(plan,

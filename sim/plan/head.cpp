@@ -80,6 +80,7 @@ std::span<const LossLoweringInfo> loss_lowerings() {
   static const std::array kRows = {kLossEager,
                                    kLossChunked,
                                    kLossFusedChunks,
+                                   kLossInPlace,
                                    kLossVocabularyParallel,
                                    kLossVocabularyParallelFused};
   return kRows;
@@ -92,6 +93,9 @@ const LossLoweringInfo& loss_lowering(const Plan& plan) {
   }
   if (plan.loss == config::LossKind::chunked) {
     return kLossChunked;
+  }
+  if (fused && plan.transformer_engine) {
+    return kLossInPlace;
   }
   return fused ? kLossFusedChunks : kLossEager;
 }

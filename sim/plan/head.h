@@ -63,6 +63,7 @@ struct LossLoweringInfo {
 extern const LossLoweringInfo kLossEager;
 extern const LossLoweringInfo kLossFusedChunks;
 extern const LossLoweringInfo kLossChunked;
+extern const LossLoweringInfo kLossInPlace;
 extern const LossLoweringInfo kLossVocabularyParallel;
 extern const LossLoweringInfo kLossVocabularyParallelFused;
 

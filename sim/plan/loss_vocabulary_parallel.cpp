@@ -1,5 +1,6 @@
 // Losses over logits that are split along the vocabulary: Megatron's own in fp32 with three
 // all-reduces, and TransformerEngine's fused one in place with one all-gather.
+#include "sim/plan/framework_buffers.h"
 #include "sim/plan/head.h"
 #include "sim/plan/megatron_regions.h"
 
@@ -20,10 +21,21 @@ Ref per_token(Step& step, std::string_view name, const Layout& layout) {
   return step.micro_batch_value(name, {step.batch(), step.sequence()}, layout, ElementType::fp32);
 }
 
+/// The head's input at every token, in the framework's buffer where it has one.
+Ref gathered_input(Step& step, Ref normed, std::string_view name, program::Completion completion) {
+  if (step.head_input == program::kNoTensor) {
+    return every_token(step, normed, name, completion);
+  }
+  step.b.emit_collective(
+      CollectiveKind::all_gather, name, kGroup, normed, step.head_input, completion);
+  return step.head_input;
+}
+
 /// Logits of every token for this rank's part of the vocabulary.
 Ref emit_logits(Step& step, Parameters& parameters, const HeadParameters& head, Ref normed) {
   parameters.gather(head.unit, head.norm_goes_back());
-  const Ref input = every_token(step, normed, "head input, gathered");
+  const Ref input =
+      gathered_input(step, normed, "head input, gathered", program::Completion::blocking);
   TensorId logits = program::kNoTensor;
   {
     const InComponent scope(step, Component::loss);
@@ -52,16 +64,20 @@ void emit_head_backward(Step& step,
   b.set_component(Component::head);
   parameters.gather(head.unit);
   const Ref input =
-      every_token(step, normed, "head input, gathered again", behind_gradient_products(step));
+      gathered_input(step, normed, "head input, gathered again", behind_gradient_products(step));
+  Ref whole_gradient = d_normed;
   if (b.mesh().group_size(kGroup) == 1) {
     emit_input_gradient(step, parameters, head.weight, "head, input gradient", d_logits, d_normed);
   } else {
     const Ref partial = step.micro_batch_value(
         "head input gradient, partial", step.hidden_shape(), Step::partial_sums());
     emit_input_gradient(step, parameters, head.weight, "head, input gradient", d_logits, partial);
+    whole_gradient = partial;
     emit_sum_into(step, partial, d_normed, "head input gradient", behind_gradient_products(step));
   }
   emit_weight_gradient(step, parameters, head.weight, "head, weight gradient", d_logits, input);
+  emit_weight_gradient_placeholder(
+      step, parameters, head.weight.weight, {d_logits, whole_gradient});
 }
 
 TensorId logits_like(Step& step, Ref logits, std::string_view name, ElementType type) {

@@ -9,6 +9,7 @@
 #include "sim/plan/attention_context.h"
 #include "sim/plan/chunks.h"
 #include "sim/plan/embedding.h"
+#include "sim/plan/framework_buffers.h"
 #include "sim/plan/head.h"
 #include "sim/plan/layers.h"
 #include "sim/plan/mlp.h"
@@ -110,6 +111,7 @@ class StepEmitter {
           parameters_,
           stage_.has_first_layer() ? std::optional(embedding_parameters_.table) : std::nullopt);
     }
+    declare_framework_buffers(step_, parameters_, stage_);
     b_.set_component(Component::embedding);
     chunks_.reserve(stage_.chunks.size());
     for (const Chunk& layers : stage_.chunks) {
@@ -458,6 +460,9 @@ std::span<const LoweringInfo> lowering_table() {
         {"mlp", kMlpExperts.name, kMlpExperts.description, kMlpExperts.bibliography_key});
     for (const auto& row : loss_lowerings()) {
       rows.push_back({"loss", row.name, row.description, row.bibliography_key});
+    }
+    for (const auto& row : framework_buffers()) {
+      rows.push_back({"buffer", row.name, row.description, row.bibliography_key});
     }
     for (const auto& row : schedule_table()) {
       rows.push_back({"schedule", row.name, row.description, row.bibliography_key});

@@ -134,6 +134,8 @@ class Parameters {
   /// Whether the first or the last micro batch differ from the others.
   [[nodiscard]] program::Builder::Ends special_micro_batches() const;
 
+  [[nodiscard]] std::span<const Parameter> all() const { return parameter_; }
+
   [[nodiscard]] Ref working(ParameterId id) const { return parameter_[id].working; }
 
   /// Where an operation puts the parameter's gradient: added to what is there, or first written.

@@ -45,6 +45,14 @@ struct ModelShape {
   }
 };
 
+/// Where a framework collects gradients before it reduces them together.
+struct ReduceBucket {
+  std::int64_t elements = 0;  // 0: it reduces them where they are
+  ElementType type = ElementType::bf16;
+  std::int64_t buffers = 1;  // one is filled while another is reduced
+  bool sorted = false;       // a copy in which each rank's shards follow one another
+};
+
 struct Plan {
   std::string name;
   ModelShape model;
@@ -126,6 +134,11 @@ struct Plan {
   ElementType logits_type = ElementType::fp32;  // in which eager and chunked losses are computed
   config::AttentionKernel kernel = config::AttentionKernel::flash2;
   bool clip_gradients = true;
+  /// Layers are modules of TransformerEngine, as Megatron Core builds them by default.
+  bool transformer_engine = false;
+  /// What libraries ask the framework's allocator for; none where no recipe says so.
+  Bytes library_workspaces;
+  ReduceBucket reduce_bucket;
   config::Framework framework = config::Framework::generic;
 
   [[nodiscard]] std::int64_t ranks() const {

@@ -60,6 +60,24 @@ bool shards_with_fsdp2(Framework framework) {
          framework == Framework::prime_rl;
 }
 
+/// Source: deepspeed, runtime/zero/config.py, reduce_bucket_size; runtime/zero/stage3.py and
+/// stage_1_and_2.py, ipg_buckets and setup_buckets; runtime/engine.py: sequence parallelism reduces
+/// in seq_parallel_communication_data_type, fp32; runtime/comm/coalesced_collectives.py,
+/// reduce_scatter_coalesced: ZeRO-3 sorts a bucket by rank
+ReduceBucket reduce_bucket(const Plan& plan) {
+  constexpr std::int64_t kElements = 500'000'000;
+  const bool deepspeed =
+      plan.framework == Framework::deepspeed || plan.framework == Framework::deepspeed_legacy;
+  if (!deepspeed || plan.zero_stage == 0) {
+    return {};
+  }
+  const bool whole = plan.zero_stage == 3;
+  return {.elements = kElements,
+          .type = whole && plan.ulysses_degree() > 1 ? ElementType::fp32 : ElementType::bf16,
+          .buffers = !whole && plan.overlap_gradients ? 2 : 1,
+          .sorted = whole};
+}
+
 struct Overlap {
   bool parameters = false;
   bool gradients = false;
@@ -545,7 +563,13 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.logits_type = spec.logits_type;
   plan.kernel = spec.attention;
   plan.clip_gradients = spec.optimizer.clip_gradients;
+  // Source: simumax-b200; transformer-engine, module/base.py, get_dummy_wgrad
+  plan.transformer_engine = spec.transformer_impl == config::TransformerImpl::transformer_engine;
+  if (plan.transformer_engine) {
+    plan.library_workspaces = study.memory.library_workspaces;
+  }
 
+  plan.reduce_bucket = reduce_bucket(plan);
   resolve_experts(spec, plan, feasibility);
   fill_pipeline(spec, plan, feasibility);
   fill_batches(study, spec, plan, feasibility);

@@ -56,6 +56,8 @@ class Step {
   const Plan& plan;
   /// The forward pass that is emitted leaves nothing: its layer runs again.
   bool runs_again = false;
+  /// Where every gather of the head's input goes; kNoTensor: each into a tensor of its own.
+  TensorId head_input = program::kNoTensor;
 
   // Dimensions, logical: the batch counts the sequences of all data-parallel ranks.
   [[nodiscard]] program::Dim batch() const { return {plan.micro_batch * plan.data_degree, "B"}; }

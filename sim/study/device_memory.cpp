@@ -34,7 +34,9 @@ DeviceMemory device_memory(const program::Program& program,
     return device.outside[ledger::index(which)];
   };
   item(OutsideItem::cuda_context) = table.cuda_context;
-  item(OutsideItem::library_workspaces) = table.library_workspaces;
+  if (plan.transformer_impl != config::TransformerImpl::transformer_engine) {
+    item(OutsideItem::library_workspaces) = table.library_workspaces;  // else in the program
+  }
   for (const engine::Communicator& communicator :
        engine::communicators(program, study.cluster.gpus_per_node)) {
     const cost::Group& group = communicator.placed;

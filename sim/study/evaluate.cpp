@@ -10,6 +10,7 @@
 #include "sim/core/nearest.h"
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/sizes.h"
+#include "sim/plan/framework_buffers.h"
 #include "sim/plan/legality.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
@@ -122,10 +123,8 @@ PlanResult evaluate_at(const config::StudySpec& study,
   for (std::string& remark : plan::remarks_on_experts(resolution.plan)) {
     result.reasons.push_back(std::move(remark));
   }
-  if (spec.framework != config::Framework::generic) {
-    result.reasons.push_back(
-        fmt::format("memory is that of the generic recipe: none of framework {} is modelled yet",
-                    config::word_for(config::kFrameworkWords, spec.framework)));
+  for (std::string& remark : plan::remarks_on_framework(resolution.plan)) {
+    result.reasons.push_back(std::move(remark));
   }
   std::optional<ledger::StepDistribution> distribution;
   read_steps(stages, machine, study, reader, numbers.by_reader, distribution, result.reasons);

@@ -216,6 +216,10 @@ Plan shrink(const Plan& plan, ModelSize size, std::int64_t gpus_per_node) {
   if (small.model.experts) {
     shrink_experts(plan, sizes, small);
   }
+  constexpr Bytes kWorkspace{64};
+  small.library_workspaces = std::min(plan.library_workspaces, kWorkspace);
+  constexpr std::int64_t kBucket = 100;
+  small.reduce_bucket.elements = std::min(plan.reduce_bucket.elements, kBucket);
   small.micro_batch = std::min(plan.micro_batch, sizes.micro_batch);
   small.micro_batches = std::min(plan.micro_batches, sizes.micro_batches);
   shrink_pipeline(plan, small);

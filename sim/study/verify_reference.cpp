@@ -98,7 +98,9 @@ std::vector<double> Reference::source(const Tensor& tensor,
     return program_values(
         model_, initial_, std::string(tensor.name), instance[index_of(Index::layer)]);
   }
-  if (tensor.role == program::Role::optimizer_state) {
+  const bool buffer =
+      tensor.role == program::Role::workspace || tensor.role == program::Role::communication_buffer;
+  if (tensor.role == program::Role::optimizer_state || buffer) {
     return std::vector<double>(static_cast<std::size_t>(tensor.shape.elements()), 0.0);
   }
   if (tensor.name == "token ids") {

@@ -44,6 +44,10 @@ std::optional<double> peak_memory(const PlanLedgers& plan, const Selection& sele
   return static_cast<double>(sum.value());
 }
 
+std::optional<double> reserved_memory(const PlanLedgers& plan, const Selection&) {
+  return static_cast<double>(plan.result.numbers->device.reserved.value());
+}
+
 std::optional<double> step_time(const PlanLedgers& plan, const Selection&) {
   const auto& step = plan.result.numbers->step;
   return step ? std::optional(step->time.step.value()) : std::nullopt;
@@ -99,6 +103,13 @@ constexpr std::array kQuantities = {
              peak_memory,
              false,
              true},
+    Quantity{"reserved_memory",
+             "bytes that the allocator reserves on a rank",
+             Dimension::bytes,
+             Topic::peak_memory,
+             reserved_memory,
+             false,
+             false},
     Quantity{"model_flops",
              "operations that the model requires over all ranks in a step",
              Dimension::number,

@@ -177,6 +177,17 @@ void draw_options(Draw& draw, plan::Plan& plan) {
   plan.clip_gradients = draw.coin();
 }
 
+void draw_buffers(Draw& draw, plan::Plan& plan) {
+  plan.transformer_engine = draw.coin();
+  plan.library_workspaces = Bytes(draw.coin() ? draw.between(1, 1000) : 0);
+  if (draw.coin()) {
+    plan.reduce_bucket = {.elements = draw.between(1, 1000),
+                          .type = draw.coin() ? ElementType::fp32 : ElementType::bf16,
+                          .buffers = draw.between(1, 2),
+                          .sorted = draw.coin()};
+  }
+}
+
 /// Drawn last, so that a seed's plan is the same with overlap and without.
 void draw_overlap(Draw& draw, plan::Plan& plan) {
   using config::TensorParallelOverlap;
@@ -298,6 +309,7 @@ plan::Plan random_plan(std::uint64_t seed) {
   draw_experts(draw, plan);
   draw_latent(draw, plan);
   draw_zero_parts(draw, plan);
+  draw_buffers(draw, plan);
   return plan;
 }
 

@@ -70,7 +70,7 @@ TEST_CASE("what lies outside the allocator follows from a plan's communicators",
   // One group of 8: rings of 24 channels with 2 peers of 12 MiB, and no messages to all.
   CHECK(outside(*memory, OutsideItem::nccl_rings) == Bytes(24 * 2 * 12 * kMiB));
   CHECK(outside(*memory, OutsideItem::nccl_peers) == Bytes(0));
-  CHECK(outside(*memory, OutsideItem::library_workspaces) == Bytes(64 * kMiB));
+  CHECK(outside(*memory, OutsideItem::library_workspaces) == Bytes(193 * kMiB / 4));
   // Tensor-parallel groups of 2 beside 4 replicas: two groups for rings, and a third of all ranks
   // for the norm of the gradients.
   const config::StudySpec both = study_with("tensor_parallel: 2");
