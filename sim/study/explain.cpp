@@ -243,6 +243,7 @@ plan::Plan small_plan(const plan::Plan& plan, const std::optional<OwnerShape>& w
   small.micro_batch = 1;
   small.micro_batches = 1;
   small.data_degree = 1;
+  small.zero_parts = 1;
   small.pipeline_degree = 1;
   small.virtual_stages = 1;
   small.schedule = plan::PipelineSchedule::none;

@@ -48,6 +48,8 @@ TEST_CASE("terms of sent bytes sum to the row's total, and follow from their num
   for (const char* plan :
        {"tensor_parallel: {degree: 8}",
         "ulysses: 8, zero: {stage: 3}",
+        "ulysses: 2, zero: {stage: 3, replicate: 2}",
+        "ulysses: 2, zero: {stage: 3, hpz_partition_size: 4}",
         "ulysses: 8, mlp: {tensor_parallel: 8}, zero: {stage: 3, only: attention}",
         "sequence_gather: 8",
         "ulysses: 2, ring: 4",
