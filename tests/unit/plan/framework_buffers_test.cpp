@@ -126,17 +126,18 @@ TEST_CASE("the empty gradient of the head is there at the end of its backward pa
   plan::Plan plan = small(1);
   plan.attention = plan::AttentionLowering::ulysses;
   plan.mlp = plan::MlpLowering::replicated;
-  plan.sequence = 4096;  // so that the head is where memory is fullest
+  plan.model.vocabulary = 8192;  // so that the head is where memory is fullest
+  plan.sequence = 4096;          // fewer: the empty gradient is larger than the head's input
   plan.transformer_engine = true;
   const program::Program program = plan::lower(plan);
   const ledger::MemoryLedger memory = engine::read_memory(program);
   CHECK(memory.instant == "backward, head: gradient placeholder");
-  // Its 64 x 8 elements of 2 bytes beside those of the layers: qkv 16 x 8, output 8 x 8, up 48 x 8
-  // and down 8 x 24.
+  // Its 8,192 x 8 elements of 2 bytes beside those of the layers: qkv 16 x 8, output 8 x 8, up 48 x
+  // 8 and down 8 x 24.
   CHECK(memory.by_item[ledger::index(MemoryItem::workspaces)] ==
-        Bytes(2 * (64 * 8 + 16 * 8 + 8 * 8 + 48 * 8 + 8 * 24)));
+        Bytes(2 * (8192 * 8 + 16 * 8 + 8 * 8 + 48 * 8 + 8 * 24)));
   // Logits are there once, at 2 bytes: their gradient replaces them. Labels of 8 bytes died.
-  CHECK(memory.by_item[ledger::index(MemoryItem::logits_and_loss)] == Bytes(4096 * 64 * 2 + 4));
+  CHECK(memory.by_item[ledger::index(MemoryItem::logits_and_loss)] == Bytes(4096 * 8192 * 2 + 4));
 }
 
 TEST_CASE("every buffer has its source", "[unit]") {

@@ -24,7 +24,8 @@ config::LawSpec example_law() {
   return config::read_law(config::read_yaml_file(kReport / "law.yaml"), "law");
 }
 
-/// The steps of the example study, of three plans and six lengths, as the example law has them.
+/// The steps of the example study as the example law has them, at six lengths: of the two plans of
+/// one framework, whose memory grows with the tokens alone.
 std::vector<StepRow> example_rows() {
   const config::StudyFile study = config::StudyFile::read(kReport / "study.yaml", {});
   ledger::StudyResult result = study::sweep(study, "", [](std::size_t, std::size_t) {});
@@ -32,6 +33,9 @@ std::vector<StepRow> example_rows() {
   std::vector<StepRow> rows;
   for (const ledger::PlanResult& row : result.rows) {
     REQUIRE(row.law.has_value());
+    if (row.plan == "ulysses-zero3") {
+      continue;
+    }
     rows.push_back({Tokens(std::get<std::int64_t>(row.point.front().value)),
                     row.numbers->memory.allocated,
                     row.numbers->bytes.sent,
@@ -42,7 +46,7 @@ std::vector<StepRow> example_rows() {
 
 TEST_CASE("the example law comes back from the rows that it generates", "[calibrate]") {
   const std::vector<StepRow> rows = example_rows();
-  REQUIRE(rows.size() >= 18);
+  REQUIRE(rows.size() == 12);
   const LawFit fit = fit_law(rows);
   CHECK(fit.law.constant.value() == Approx(5.40e-3).epsilon(1e-6));
   CHECK(fit.law.per_peak_gibibyte.value() == Approx(2.80e-3).epsilon(1e-6));
@@ -63,7 +67,7 @@ TEST_CASE("a fitted law is a file that is read back", "[calibrate]") {
       config::read_yaml(std::make_shared<const config::SourceText>("law.yaml", text)), "law");
   CHECK(law.law.per_kilotoken_squared.value() == Approx(0.14157e-3).epsilon(1e-5));
   CHECK(law.coefficients.size() == 5);
-  CHECK(law.coefficients.front().samples == 18);
+  CHECK(law.coefficients.front().samples == 12);
 }
 
 /// Sizes that vary apart, so that nothing is collinear: seconds by hand.
