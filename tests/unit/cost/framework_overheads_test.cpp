@@ -12,7 +12,7 @@ TEST_CASE("a framework slows matrix products and memory down, and nothing else",
                          .inner_overhead = 100,
                          .bandwidth = BytesPerSecond(2e12)};
   alone.pointwise.memory_peak = BytesPerSecond(3e12);
-  alone.collectives.all_to_all = NodeCollectiveCosts{.start = Seconds(1e-5)};
+  alone.collectives.all_to_all.emplace().start = Seconds(1e-5);
 
   const MachineCosts in_step = in_situ_costs(alone, {1.25, Seconds(0)});
   CHECK(in_step.gemm->rate.value() == Approx(400e12));       // 500 / 1.25
