@@ -22,7 +22,7 @@ struct FrameworkOverheads {
 ///   P    gemm.rate                                                              [flop/second]
 ///   bw   gemm.bandwidth                                                         [bytes/second]
 ///   HBM  pointwise.memory_peak                                                  [bytes/second]
-/// Source: derived, docs/decisions/0014-framework-overheads.md
+/// Source: derived, docs/decisions/0015-framework-overheads.md
 /// Valid:  a framework's steps of the kind that it was fitted on; attention kernels and collectives
 ///   keep their own rates.
 /// Tests:  tests/unit/cost/framework_overheads_test.cpp
