@@ -1,10 +1,10 @@
 #include "sim/config/law.h"
 
 #include <string_view>
-#include <utility>
 
 #include <fmt/core.h>
 
+#include "sim/config/coefficient_reader.h"
 #include "sim/config/map_reader.h"
 #include "sim/units/text.h"
 
@@ -25,32 +25,6 @@ Seconds parse_signed_seconds(std::string_view text) {
   return negative ? -amount : amount;
 }
 
-Seconds read_coefficient(const MapReader& map, std::string_view key, LawSpec& law) {
-  const MapReader coefficient(
-      map.node(key), map.path_of(key), {"value", "spread", "samples", "source", "date"});
-  const Seconds value = coefficient.required("value", parse_signed_seconds);
-  CoefficientSpec spec;
-  spec.key = map.path_of(key);
-  spec.value = coefficient.node("value").text;
-  spec.where = coefficient.node("value").where();
-  spec.source = coefficient.required("source", parse_word);
-  spec.samples = coefficient.maybe("samples", parse_count);
-  spec.date = coefficient.maybe("date", parse_word).value_or("");
-  if (const Node* spread = coefficient.find("spread")) {
-    const auto bounds = coefficient.items("spread");
-    if (bounds.size() != 2 || parse_node(bounds[0], "spread", parse_signed_seconds) > value ||
-        parse_node(bounds[1], "spread", parse_signed_seconds) < value) {
-      refuse(spread->where(),
-             fmt::format("spread: the value {} is not between two bounds", spec.value),
-             "write it as [low, high]");
-    }
-    spec.spread_low = bounds[0].text;
-    spec.spread_high = bounds[1].text;
-  }
-  law.coefficients.push_back(std::move(spec));
-  return value;
-}
-
 }  // namespace
 
 LawSpec read_law(const Node& root, const std::string& name) {
@@ -67,11 +41,13 @@ LawSpec read_law(const Node& root, const std::string& name) {
                        "per_sent_gibibyte",
                        "per_kilotoken",
                        "per_kilotoken_squared"});
-  law.law = {.constant = read_coefficient(map, "constant", law),
-             .per_peak_gibibyte = read_coefficient(map, "per_peak_gibibyte", law),
-             .per_sent_gibibyte = read_coefficient(map, "per_sent_gibibyte", law),
-             .per_kilotoken = read_coefficient(map, "per_kilotoken", law),
-             .per_kilotoken_squared = read_coefficient(map, "per_kilotoken_squared", law)};
+  const CoefficientReader coefficient(law.coefficients);
+  law.law = {
+      .constant = coefficient(map, "constant", parse_signed_seconds),
+      .per_peak_gibibyte = coefficient(map, "per_peak_gibibyte", parse_signed_seconds),
+      .per_sent_gibibyte = coefficient(map, "per_sent_gibibyte", parse_signed_seconds),
+      .per_kilotoken = coefficient(map, "per_kilotoken", parse_signed_seconds),
+      .per_kilotoken_squared = coefficient(map, "per_kilotoken_squared", parse_signed_seconds)};
   return law;
 }
 

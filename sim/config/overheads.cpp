@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "sim/config/coefficient_reader.h"
 #include "sim/config/embedded_files.h"
 #include "sim/config/map_reader.h"
 #include "sim/config/words.h"
@@ -29,35 +30,6 @@ double parse_slowdown(std::string_view text) {
   return value;
 }
 
-/// `key: {value: 1.13, spread: [1.10, 1.17], samples: 4, source: simumax-b200}`
-template <class Parse>
-auto coefficient(const MapReader& row,
-                 std::string_view key,
-                 const Parse& parse,
-                 OverheadsSpec& spec) {
-  const MapReader map(row.node(key), row.path_of(key), {"value", "spread", "samples", "source"});
-  CoefficientSpec written;
-  written.key = row.path_of(key);
-  written.value = map.node("value").text;
-  written.where = map.node("value").where();
-  written.source = map.required("source", parse_word);
-  written.samples = map.maybe("samples", count_between(1, 1'000'000));
-  const auto value = map.required("value", parse);
-  if (const Node* spread = map.find("spread")) {
-    const auto bounds = map.items("spread");
-    if (bounds.size() != 2 || !(parse_node(bounds[0], "spread", parse) <= value) ||
-        !(value <= parse_node(bounds[1], "spread", parse))) {
-      refuse(spread->where(),
-             fmt::format("spread: expected two values around {}", written.value),
-             "write it as [low, high]");
-    }
-    written.spread_low = bounds[0].text;
-    written.spread_high = bounds[1].text;
-  }
-  spec.coefficients.push_back(std::move(written));
-  return value;
-}
-
 }  // namespace
 
 std::vector<OverheadsSpec> read_overheads(const Node& root) {
@@ -73,8 +45,9 @@ std::vector<OverheadsSpec> read_overheads(const Node& root) {
         })) {
       refuse(item.where(), "frameworks: a second row of this framework");
     }
-    spec.overheads.in_situ = coefficient(row, "in_situ", parse_slowdown, spec);
-    spec.overheads.host_per_operation = coefficient(row, "host_per_operation", parse_seconds, spec);
+    const CoefficientReader coefficient(spec.coefficients);
+    spec.overheads.in_situ = coefficient(row, "in_situ", parse_slowdown);
+    spec.overheads.host_per_operation = coefficient(row, "host_per_operation", parse_seconds);
     rows.push_back(std::move(spec));
   }
   return rows;

@@ -582,6 +582,7 @@ TEST_CASE("shrunk models keep what a model is", "[property][verify]") {
     CHECK(small.model.heads * plan.model.kv_heads == plan.model.heads * small.model.kv_heads);
     CHECK(small.group_degree == plan.group_degree);
     CHECK((plan.model.experts || small.data_degree == plan.data_degree));
+    CHECK(plan.data_degree % small.data_degree == 0);
     CHECK(small.model.hidden % 2 == 1);
     CHECK(small.model.hidden != small.model.heads * small.model.head_dim);
     CHECK((small.model.vocabulary == 0) == (plan.model.vocabulary == 0));
