@@ -177,10 +177,23 @@ std::vector<std::size_t> all_rows(const Samples& samples) {
   return rows;
 }
 
-std::size_t group_count(const Samples& samples) {
-  return samples.groups.empty()
-             ? 0
-             : *std::max_element(samples.groups.begin(), samples.groups.end()) + 1;
+struct Groups {
+  std::vector<std::size_t> of_row;
+  std::size_t count = 0;
+};
+
+/// Groups are numbered as their numbers ascend: what is held out does not depend on the order of
+/// the rows, and each part has small and large groups.
+Groups numbered_groups(const Samples& samples) {
+  std::vector<double> keys = samples.groups;
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  Groups groups{{}, keys.size()};
+  for (const double key : samples.groups) {
+    groups.of_row.push_back(
+        static_cast<std::size_t>(std::lower_bound(keys.begin(), keys.end(), key) - keys.begin()));
+  }
+  return groups;
 }
 
 }  // namespace
@@ -191,11 +204,7 @@ void Samples::add(const Measurement& measurement, double group, double extent) {
   const Seconds range = measurement.timing.upper_quartile - measurement.timing.lower_quartile;
   const double spread = ratio(range, measurement.timing.median) / kRobustScale;
   weights.push_back(1 / (1 + spread * spread));
-  const auto known = std::find(group_keys_.begin(), group_keys_.end(), group);
-  groups.push_back(static_cast<std::size_t>(known - group_keys_.begin()));
-  if (known == group_keys_.end()) {
-    group_keys_.push_back(group);
-  }
+  groups.push_back(group);
   extents.push_back(extent);
   repeats.push_back(measurement.timing.samples);
 }
@@ -254,8 +263,8 @@ HeldOut hold_out(const Form& form,
                  const Surroundings& surroundings,
                  const Samples& samples,
                  const Refine& refine) {
-  const std::size_t groups = group_count(samples);
-  const std::size_t parts = std::min(groups, kFolds);
+  const Groups groups = numbered_groups(samples);
+  const std::size_t parts = std::min(groups.count, kFolds);
   HeldOut result;
   result.seconds.resize(samples.size());
   result.extrapolated.resize(samples.size());
@@ -268,7 +277,7 @@ HeldOut hold_out(const Form& form,
     double least = std::numeric_limits<double>::infinity();
     double most = 0;
     for (std::size_t row = 0; row < samples.size(); ++row) {
-      if (samples.groups[row] % parts == part) {
+      if (groups.of_row[row] % parts == part) {
         held.push_back(row);
       } else {
         rest.push_back(row);
@@ -309,11 +318,9 @@ std::vector<std::vector<double>> bootstrap(const Form& form,
   const std::vector<std::size_t> rows = all_rows(samples);
   const Linearised linear = linearise(form, changing, samples, rows, coefficients);
   const auto size = static_cast<Eigen::Index>(coefficients.size());
-  std::size_t groups = group_count(samples);
-  std::vector<std::size_t> group_of = samples.groups;
-  if (groups < kLeastGroups * coefficients.size()) {  // too few: rows stand for themselves
-    groups = samples.size();
-    group_of = rows;
+  Groups groups = numbered_groups(samples);
+  if (groups.count < kLeastGroups * coefficients.size()) {  // too few: rows stand for themselves
+    groups = {rows, samples.size()};
   }
   const auto count_of_rows = static_cast<Eigen::Index>(rows.size());
   // How steeply the loss of a row grows, which is less than its weight: near the scale a residual
@@ -332,18 +339,18 @@ std::vector<std::vector<double>> bootstrap(const Form& form,
   const VectorXd right = gram * centre;
   const MatrixXd influence = gram.completeOrthogonalDecomposition().pseudoInverse();
   // What each group adds to the right side when the signs of its residuals change.
-  std::vector<VectorXd> changes(groups, VectorXd::Zero(size));
+  std::vector<VectorXd> changes(groups.count, VectorXd::Zero(size));
   for (Eigen::Index i = 0; i < count_of_rows; ++i) {
     const VectorXd slope = linear.slope.row(i).transpose();
     const double leverage = curvature[i] * slope.dot(influence * slope);
     const double pull = samples.weights[static_cast<std::size_t>(i)] *
                         weight_of(linear.residual[i]) * linear.residual[i] /
                         (1 - std::min(leverage, kMostLeverage));
-    changes[group_of[static_cast<std::size_t>(i)]] += pull * slope;
+    changes[groups.of_row[static_cast<std::size_t>(i)]] += pull * slope;
   }
-  const double widening = groups > coefficients.size()
-                              ? std::sqrt(static_cast<double>(groups) /
-                                          static_cast<double>(groups - coefficients.size()))
+  const double widening = groups.count > coefficients.size()
+                              ? std::sqrt(static_cast<double>(groups.count) /
+                                          static_cast<double>(groups.count - coefficients.size()))
                               : 1;
   std::mt19937_64 random(seed);
   std::bernoulli_distribution positive;

@@ -33,18 +33,15 @@ struct Form {
 struct Samples {
   std::vector<Point> points;
   std::vector<double> seconds;
-  std::vector<double> weights;      // less for a larger spread; 1 for none
-  std::vector<std::size_t> groups;  // rows of one number are held out together: 0, 1, 2, ...
-  std::vector<double> extents;      // what a form would be extrapolated in: bytes, work, ...
+  std::vector<double> weights;  // less for a larger spread; 1 for none
+  std::vector<double> groups;   // rows of one number are held out together
+  std::vector<double> extents;  // what a form would be extrapolated in: bytes, work, ...
   std::vector<std::int64_t> repeats;
 
   [[nodiscard]] std::size_t size() const { return points.size(); }
 
   /// Appends a row; `group` is any number that rows to be held out together share.
   void add(const Measurement& measurement, double group, double extent);
-
- private:
-  std::vector<double> group_keys_;
 };
 
 /// The rest of the machine while one form is fitted.

@@ -77,42 +77,50 @@ TEST_CASE("collectives inside a node are held out as well as fit_forms says", "[
     test::skip("the measurements of collectives are not at hand");
     return;
   }
+  std::vector<FitResult> fits;
   const MeasurementSet all = imported({file});
+  for (const Environment& environment : all.environments) {
+    for (const Gpu& gpu : gpus()) {
+      if (environment.device == gpu.device) {
+        fits.push_back(fit_profile(of_library(all, environment), options_for(gpu.preset)));
+      }
+    }
+  }
+  REQUIRE(fits.size() == 5);
+  // the cluster whose logs go on to 16 GB
+  const fs::path logs = kReference / "nccl" / "logs";
+  fits.push_back(fit_profile(imported({logs / "h100_n1_g4_h002_multi5.txt",
+                                       logs / "h100_n1_g4_h007_multi5.txt",
+                                       logs / "h100_n1_g8_h002_multi5.txt"}),
+                             options_for("h100-sxm")));
   Pairs small;  // 4 KB to 1 MB
   Pairs large;  // to 512 MB
   Pairs small_with_table;
   Pairs large_with_table;
-  std::size_t fits = 0;
-  for (const Environment& environment : all.environments) {
-    for (const Gpu& gpu : gpus()) {
-      if (environment.device != gpu.device) {
+  for (const FitResult& result : fits) {
+    REQUIRE(result.models.size() >= 4);
+    for (const ModelFit& model : result.models) {
+      CAPTURE(model.title());
+      REQUIRE(model.absent.empty());
+      if (model.form == "C2") {  // point-to-point: a form of its own
         continue;
       }
-      const FitResult result = fit_profile(of_library(all, environment), options_for(gpu.preset));
-      ++fits;
-      REQUIRE(result.models.size() >= 4);
-      for (const ModelFit& model : result.models) {
-        CAPTURE(gpu.device, environment.nccl, model.title());
-        REQUIRE(model.absent.empty());
-        for (const PointFit& point : model.points) {
-          if (point.extent < 4096) {
-            continue;
-          }
-          const bool is_small = point.extent < 1e6;
-          (is_small ? small : large).emplace_back(point.held_out.value(), point.measured.value());
-          (is_small ? small_with_table : large_with_table)
-              .emplace_back(point.tabulated, point.measured.value());
+      for (const PointFit& point : model.points) {
+        if (point.extent < 4096 || point.extent > 512 * 1048576.0) {
+          continue;
         }
+        const bool is_small = point.extent < 1e6;
+        (is_small ? small : large).emplace_back(point.held_out.value(), point.measured.value());
+        (is_small ? small_with_table : large_with_table)
+            .emplace_back(point.tabulated, point.measured.value());
       }
     }
   }
-  CHECK(fits == 5);
-  // Section 1: C1 joint over n, and with a table of residuals; 1 MiB counts as large. The last is
-  // missed: 2.7 instead of 2.6 %. Which of equal runs are pooled is not stated there.
+  // Section 1: C1 joint over n, and with a table of residuals; 1 MiB counts as large.
   CHECK(summarise(small).median <= 0.049);
   CHECK(summarise(large).median <= 0.042);
   CHECK(summarise(small_with_table).median <= 0.027);
-  CHECK(summarise(large_with_table).median <= 1.05 * 0.026);
+  CHECK(summarise(large_with_table).median <= 0.026);
 }
 
 /// Held-out products, and what section 4 states for as many of each GPU.
@@ -166,8 +174,7 @@ TEST_CASE("matrix products are held out as well as fit_forms says", "[validation
     return;
   }
   CHECK(summarise(tall.pairs).median <= tall.stated_median());
-  // Missed: 9.3 instead of 9.2 %.
-  CHECK(summarise(flat.pairs).median <= 1.02 * flat.stated_median());
+  CHECK(summarise(flat.pairs).median <= flat.stated_median());
 }
 
 TEST_CASE("attention is held out as well as fit_forms says", "[validation]") {
