@@ -7,6 +7,7 @@
 
 #include "sim/report/table.h"
 #include "sim/report/validation.h"
+#include "sim/units/text.h"
 
 namespace trireme::report {
 
@@ -28,6 +29,20 @@ std::string cell(const std::string& text) {
   return escaped;
 }
 
+/// What is predicted in the unit that the source prints, where that is a number with a unit: a case
+/// may expect another quantity of the same size, such as a share of the peak for TFLOP/s.
+std::string predicted_as_printed(const ValidationRow& row) {
+  const std::string& printed = row.stated.printed;
+  const std::size_t unit = std::min(printed.find_first_not_of("0123456789."), printed.size());
+  const bool is_amount =
+      unit > 0 && printed.find_first_of("0123456789+", unit) == std::string::npos;
+  if (!row.predicted || !is_amount || row.stated.expected.value == 0) {
+    return predicted_text(row);
+  }
+  const double size = parse_number(printed.substr(0, unit)) / row.stated.expected.value;
+  return fmt::format("{:.4g}{}", *row.predicted * size, printed.substr(unit));
+}
+
 /// Worst first; empty when no case has the role.
 std::string case_table(const ValidationResult& result, Role role) {
   Table table;
@@ -43,7 +58,7 @@ std::string case_table(const ValidationResult& result, Role role) {
       table.add({cell(row->stated.id),
                  cell(row->stated.fact),
                  cell(row->stated.printed),
-                 cell(predicted_text(*row)),
+                 cell(predicted_as_printed(*row)),
                  error_text(*row),
                  tolerance_text(*row),
                  verdict_text(*row)});
