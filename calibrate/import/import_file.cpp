@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import/nccl_tests.h"
+#include "calibrate/import/text_place.h"
 #include "calibrate/import/timing_table.h"
 #include "sim/core/error.h"
 #include "sim/core/printable.h"
@@ -171,6 +172,7 @@ Json json_of(const ImportedFile& file) {
 ImportedFile import_text(std::string_view text,
                          const std::string& file,
                          const Statements& statements) {
+  text = without_byte_order_mark(text);
   ImportedFile imported;
   imported.file = file;
   if (looks_like_xml(text)) {

@@ -4,13 +4,14 @@
 #include <array>
 #include <cstddef>
 
+#include "calibrate/import/text_place.h"
+
 namespace trireme::calibrate {
 
 namespace {
 
 constexpr char kEscape = '\x1b';
 constexpr char kBell = '\x07';
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 /// Where the control sequence that begins at `start` ends: colours, cursor movements, titles.
 std::size_t end_of_escape(std::string_view text, std::size_t start) {
@@ -70,11 +71,7 @@ bool is_space(char character) {
 
 }  // namespace
 
-LogLines::LogLines(std::string_view text) : rest_(text) {
-  if (rest_.starts_with(kByteOrderMark)) {
-    rest_.remove_prefix(kByteOrderMark.size());
-  }
-}
+LogLines::LogLines(std::string_view text) : rest_(without_byte_order_mark(text)) {}
 
 std::optional<LogLine> LogLines::next() {
   if (rest_.empty()) {

@@ -75,14 +75,18 @@ bool is_date_or_time(std::string_view text) {
          });
 }
 
-/// Whether what stands before a row is the prefix of a launcher: "0:", "node01:", "[1,0]", "|" or
-/// a time.
+/// Whether what stands before a row is the prefix of a launcher: "0:", "node01:", "[1,0]", "|", a
+/// time, or the "stdout F" of a container's log.
 bool is_launcher_prefix(const std::vector<LogToken>& tokens, std::size_t count) {
   if (count == 0) {
     return true;
   }
   const std::string_view last = tokens[count - 1].text;
-  return is_date_or_time(last) || std::string_view(":]>|").find(last.back()) != std::string::npos;
+  const bool of_container =
+      count >= 2 && last == "F" &&
+      (tokens[count - 2].text == "stdout" || tokens[count - 2].text == "stderr");
+  return of_container || is_date_or_time(last) ||
+         std::string_view(":]>|").find(last.back()) != std::string::npos;
 }
 
 /// Where the element type of a row stands: behind two whole numbers. tokens.size() when nowhere.

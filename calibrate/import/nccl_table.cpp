@@ -308,6 +308,11 @@ class Judge {
       throw TableFault{"the log does not say how many ranks a node has",
                        "state them with --ranks-per-node"};
     }
+    if (!found && !hosts_agree(statements_.ranks_per_node)) {
+      throw TableFault{fmt::format("the hosts of the listed ranks are not nodes of {} ranks each",
+                                   statements_.ranks_per_node),
+                       "correct --ranks-per-node"};
+    }
     return found.value_or(statements_.ranks_per_node);
   }
 
@@ -340,19 +345,32 @@ class Judge {
     return per_node;
   }
 
+  /// Whether every listed host is one node of `per_node` ranks. What is listed may have gaps.
+  [[nodiscard]] bool hosts_agree(std::int64_t per_node) const {
+    std::map<std::int64_t, std::string> host_of_node;
+    std::map<std::string, std::int64_t> node_of_host;
+    return std::all_of(table_.ranks.begin(), table_.ranks.end(), [&](const RankLine& line) {
+      const std::int64_t node = line.rank / per_node;
+      return line.host.empty() ||
+             (host_of_node.emplace(node, line.host).first->second == line.host &&
+              node_of_host.emplace(line.host, node).first->second == node);
+    });
+  }
+
   /// The only number of ranks per node with which every listed rank has the device of its place in
-  /// the node, and the last rank ends one.
+  /// the node, and the last rank ends one. Not 1: ranks that see one GPU each number it 0.
   [[nodiscard]] std::optional<std::int64_t> ranks_per_node_by_devices(std::int64_t ranks) {
     if (table_.ranks.empty() || listed_ranks() != ranks) {
       return std::nullopt;
     }
     std::optional<std::int64_t> found;
-    for (std::int64_t per_node = 1; per_node <= ranks; ++per_node) {
+    for (std::int64_t per_node = 2; per_node <= ranks; ++per_node) {
       const bool matches =
           ranks % per_node == 0 &&
-          std::all_of(table_.ranks.begin(), table_.ranks.end(), [&](const RankLine& line) {
-            return line.rank % per_node == line.device;
-          });
+          std::all_of(table_.ranks.begin(),
+                      table_.ranks.end(),
+                      [&](const RankLine& line) { return line.rank % per_node == line.device; }) &&
+          hosts_agree(per_node);
       if (matches && found) {
         return std::nullopt;
       }
@@ -434,7 +452,7 @@ class Judge {
       return;
     }
     const std::string environment = environment_key(ranks);
-    std::string method = table_.rccl ? "rccl" : "nccl";
+    std::string method = table_.rccl || device().starts_with("AMD ") ? "rccl" : "nccl";
     if (collective.reduces && collective.kind != CollectiveKind::send_recv &&
         !row.reduction.empty() && row.reduction != "sum") {
       method += ' ' + row.reduction;

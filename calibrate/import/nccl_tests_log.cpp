@@ -69,6 +69,9 @@ class LogReader {
       read_line(*line);
     }
     finish_table();
+    if (mixed_) {
+      refuse_all();
+    }
     if (log_.measurements.empty() && log_.refusal_count == 0) {
       log_.refuse({{.file = file_},
                    log_.empty_rows > 0 ? "every row is of no bytes"
@@ -91,13 +94,17 @@ class LogReader {
       return;
     }
     note_failure(line);
-    if (read_heading(text, tokens) || read_list_of_ranks(text, tokens) ||
+    if (read_heading(text, tokens) || read_list_of_ranks(line, tokens) ||
         read_footer(text, tokens)) {
       return;
     }
     note_program(tokens);
     if (const auto columns = parse_table_header(tokens)) {
+      if (stage_ == Stage::header || (stage_ == Stage::rows && !table_.ranks.empty())) {
+        note_mixed(line, tokens.front().column);
+      }
       reach(Stage::header);
+      interrupted_ = false;
       table_.columns = columns;
       table_.first_line = line.number;
       return;
@@ -165,12 +172,16 @@ class LogReader {
     return false;
   }
 
-  bool read_list_of_ranks(std::string_view text, const std::vector<LogToken>& tokens) {
+  bool read_list_of_ranks(const LogLine& line, const std::vector<LogToken>& tokens) {
+    const std::string_view text = line.text;
     if (text.find("Using devices") != std::string_view::npos) {
       reach(Stage::devices);
       return true;
     }
     if (auto rank = parse_rank_line(tokens)) {
+      if ((stage_ == Stage::header || stage_ == Stage::rows) && rank->rank != 0) {
+        note_mixed(line, tokens.front().column);
+      }
       if (stage_ > Stage::devices) {
         finish_table();
       }
@@ -228,8 +239,12 @@ class LogReader {
                     fmt::format("the file has more than {} rows", kMostRows),
                     "split it");
       }
+      if (interrupted_ || !follows(*row)) {
+        note_mixed(line, row->column);
+      }
       table_.rows.push_back(std::move(*row));
     } else if (const auto* const broken = std::get_if<BrokenRow>(&parsed)) {
+      ++broken_rows_;
       log_.refuse({{.file = file_,
                     .line = line.number,
                     .column = broken->column,
@@ -238,6 +253,40 @@ class LogReader {
                    {}},
                   1);
     }
+  }
+
+  /// Whether a row can be the next one of the table at hand: the sizes of one type, reduction and
+  /// root ascend, and a run of several cycles begins with the first again.
+  [[nodiscard]] bool follows(const NcclRow& row) {
+    const bool other = table_.rows.empty() || table_.rows.back().type != row.type ||
+                       table_.rows.back().reduction != row.reduction ||
+                       table_.rows.back().root != row.root;
+    if (other) {
+      first_size_ = row.size;
+    }
+    return other || row.size >= table_.rows.back().size || row.size == first_size_;
+  }
+
+  /// A line that one program cannot have written where it stands.
+  void note_mixed(const LogLine& line, int column) {
+    if (!mixed_) {
+      mixed_ = {.file = file_,
+                .line = line.number,
+                .column = column,
+                .source_line = std::string(line.raw)};
+    }
+  }
+
+  /// Which rows, lists and headers of a mixed log belong together is not known, before the place
+  /// where it shows as little as behind it.
+  void refuse_all() {
+    ImportedLog refused;
+    refused.notes = std::move(log_.notes);
+    refused.refuse({*mixed_,
+                    "lines of several programs are mixed: their rows cannot be told apart",
+                    "give the output of each program a file of its own"},
+                   static_cast<std::int64_t>(row_count_) + broken_rows_);
+    log_ = std::move(refused);
   }
 
   void reach_rows() {
@@ -271,6 +320,7 @@ class LogReader {
     if (table_.columns && table_.rows.empty()) {
       log_.note(fmt::format("line {}: a table without a row that can be read", table_.first_line));
     }
+    interrupted_ = stage_ == Stage::header || stage_ == Stage::rows;
     judge_table(table_, file_, key_, statements_, log_);
     table_ = {};
     stage_ = Stage::nothing;
@@ -290,8 +340,12 @@ class LogReader {
   Stage stage_ = Stage::nothing;
   std::string program_;  // of a command line that no table has taken
   bool failed_ = false;
+  bool interrupted_ = false;       // a table by the heading of the next, whose header is to come
   bool several_programs_ = false;  // so that none of them is this table's
   std::size_t row_count_ = 0;
+  std::int64_t broken_rows_ = 0;
+  std::int64_t first_size_ = 0;          // of the series of sizes that the last row is of
+  std::optional<SourceLocation> mixed_;  // where it shows first that several programs wrote
   std::int64_t too_long_ = 0;
 };
 

@@ -6,6 +6,11 @@
 
 namespace trireme::calibrate {
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 SourceLocation place_of_byte(const std::string& file, std::string_view text, std::size_t byte) {
   constexpr std::size_t kShownBefore = 400;
   constexpr std::size_t kShown = 800;

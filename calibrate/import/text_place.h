@@ -1,4 +1,4 @@
-// Places in a text for located errors.
+// Where a text begins, and places in it for located errors.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,9 @@
 #include "sim/core/error.h"
 
 namespace trireme::calibrate {
+
+/// The text without the mark that editors of some systems put before it.
+[[nodiscard]] std::string_view without_byte_order_mark(std::string_view text);
 
 /// Line and column (1-based, in characters) of a byte of a text, with the line as far as it is
 /// shown. A byte behind the end stands at the end.

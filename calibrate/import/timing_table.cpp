@@ -9,6 +9,8 @@
 
 #include "calibrate/import/keys.h"
 #include "calibrate/import/nccl_collective.h"
+#include "calibrate/import/nccl_row.h"
+#include "calibrate/import/printed_number.h"
 #include "calibrate/measurement/csv.h"
 #include "sim/core/printable.h"
 #include "sim/units/text.h"
@@ -64,10 +66,28 @@ std::vector<std::string> header_of(std::string_view text) {
   }
 }
 
+bool has(const std::vector<std::string>& header, std::string_view column) {
+  return std::find(header.begin(), header.end(), column) != header.end();
+}
+
+/// The layout of which a header has more than half of the columns, and not all.
+const Layout* nearly_layout_of(const std::vector<std::string>& header) {
+  for (const Layout& layout : layouts()) {
+    const auto found = static_cast<std::size_t>(
+        std::count_if(layout.columns.begin(), layout.columns.end(), [&](std::string_view column) {
+          return has(header, column);
+        }));
+    if (2 * found > layout.columns.size()) {
+      return &layout;
+    }
+  }
+  return nullptr;
+}
+
 const Layout* layout_of(const std::vector<std::string>& header) {
   for (const Layout& layout : layouts()) {
     if (std::all_of(layout.columns.begin(), layout.columns.end(), [&](std::string_view column) {
-          return std::find(header.begin(), header.end(), column) != header.end();
+          return has(header, column);
         })) {
       return &layout;
     }
@@ -145,6 +165,43 @@ class Row {
   std::vector<std::string> fields_;
 };
 
+/// Throws BadText when the bandwidths of a row, where they are, are not those of its size, time and
+/// ranks, or the result was wrong.
+void check_bandwidths(const Row& row,
+                      const NcclCollective& collective,
+                      const CollectivePoint& point) {
+  const auto number = [&](std::string_view column) {
+    return parse_printed_number(row.text(column));
+  };
+  const auto time = number("oop_time_us");
+  const auto algorithm = number("oop_algbw_GBps");
+  const auto bus = number("oop_busbw_GBps");
+  NcclRow printed;
+  printed.size = point.payload.value();
+  if (time && algorithm) {
+    printed.out_of_place = NcclTiming{.time_us = *time, .algorithm_bandwidth = *algorithm};
+    if (std::string fault = fault_of(printed); !fault.empty()) {
+      throw BadText(fault, "");
+    }
+  }
+  if (time && algorithm && bus) {
+    printed.out_of_place->bus_bandwidth = *bus;
+    if (!bandwidths_agree(collective, printed, point.ranks)) {
+      throw BadText(fmt::format("{}: algorithm and bus bandwidth are not those of {} ranks",
+                                collective.name,
+                                point.ranks),
+                    "");
+    }
+  }
+  // "0|N/A": of the result out of place, then of the one in place
+  const std::string wrong = row.text("wrong");
+  const std::string_view out_of_place = std::string_view(wrong).substr(0, wrong.find('|'));
+  if (out_of_place.find_first_of("123456789") != std::string_view::npos &&
+      out_of_place.find_first_not_of("0123456789") == std::string_view::npos) {
+    throw BadText("the out-of-place result was wrong", "");
+  }
+}
+
 CollectivePoint collective_of(const Row& row) {
   CollectivePoint point;
   const NcclCollective* const collective = find_nccl_collective(row.text("collective"));
@@ -160,8 +217,12 @@ CollectivePoint collective_of(const Row& row) {
     throw BadText(
         fmt::format("{} ranks do not fill nodes of {}", point.ranks, point.ranks_per_node), "");
   }
+  if (point.ranks == 1) {
+    throw BadText("one rank sends to itself: that measures no link", "");
+  }
   point.type = row.type();
   point.payload = Bytes(row.count("size_bytes"));
+  check_bandwidths(row, *collective, point);
   return point;
 }
 
@@ -268,10 +329,42 @@ class Environments {
   std::map<std::pair<std::string, std::string>, std::string> keys_;
 };
 
+/// Columns that are read where they are.
+constexpr std::array<std::string_view, 5> kOptional = {
+    "gpu", "nccl_version", "oop_algbw_GBps", "oop_busbw_GBps", "wrong"};
+
+bool is_read(std::string_view column, const Layout& layout) {
+  return std::find(kOptional.begin(), kOptional.end(), column) != kOptional.end() ||
+         std::find(layout.columns.begin(), layout.columns.end(), column) != layout.columns.end();
+}
+
+/// Throws Error (input) for a header that lacks a column, or has one that is read twice.
+void check_header(const std::vector<std::string>& header,
+                  const Layout* layout,
+                  const SourceLocation& where) {
+  const auto refuse = [&](std::string message) {
+    throw Error(ErrorKind::input, where, std::move(message), "the first line names the columns");
+  };
+  if (layout == nullptr) {
+    layout = nearly_layout_of(header);
+    ensure(layout != nullptr, "read_timing_table: not a table");
+    for (const std::string_view column : layout->columns) {
+      if (!has(header, column)) {
+        refuse(fmt::format("there is no column {}", column));
+      }
+    }
+  }
+  for (const std::string& column : header) {
+    if (is_read(column, *layout) && std::count(header.begin(), header.end(), column) > 1) {
+      refuse(fmt::format("the column {} stands twice", column));
+    }
+  }
+}
+
 }  // namespace
 
 bool looks_like_timing_table(std::string_view text) {
-  return layout_of(header_of(text)) != nullptr;
+  return nearly_layout_of(header_of(text)) != nullptr;
 }
 
 ImportedLog read_timing_table(std::string_view text,
@@ -280,7 +373,10 @@ ImportedLog read_timing_table(std::string_view text,
   ImportedLog log;
   const std::vector<std::string> header = header_of(text);
   const Layout* const layout = layout_of(header);
-  ensure(layout != nullptr, "read_timing_table: not a table");
+  check_header(
+      header,
+      layout,
+      {.file = file, .line = 1, .column = 1, .source_line = std::string(line_at(text, 0))});
   Environments environments(file, statements, log);
   int line_number = 1;
   for (std::size_t begin = line_at(text, 0).size() + 1; begin < text.size();) {
@@ -298,6 +394,10 @@ ImportedLog read_timing_table(std::string_view text,
         throw BadText(
             fmt::format("the row has {} fields, the header {}", fields.size(), header.size()),
             "was the file cut?");
+      }
+      if (begin > text.size() && is_read(header.back(), *layout)) {
+        throw BadText(fmt::format("the file ends within {}", in_quotes(header.back())),
+                      "was it cut? end the line if it is whole");
       }
       const Row row(header, std::move(fields));
       if (layout->kind == TableKind::collectives && row.text("size_bytes") == "0") {

@@ -1,6 +1,7 @@
 // Logs that are cut, mixed, joined and prefixed: nothing crashes, and no row comes out that was not
 // in.
 #include <algorithm>
+#include <array>
 #include <random>
 #include <set>
 #include <string>
@@ -103,6 +104,7 @@ TEST_CASE("prefixes, colours and line ends of launchers change no row", "[proper
                                    "2026-11-30T13:25:29.123456Z ",
                                    "[nccl-tests-worker-0] ",
                                    "nccl-worker-0  | ",
+                                   "2026-11-30T13:25:29.123456789Z stdout F ",
                                    "\x1b[32m",
                                    "\t"}) {
     CAPTURE(program, prefix);
@@ -178,6 +180,36 @@ TEST_CASE("two logs that two programs wrote into one file give no row of neither
   const Rows known = sum(rows_of(a), rows_of(b));
   CAPTURE(mixed);
   CHECK(all_in(rows_of(mixed), known));
+}
+
+TEST_CASE("lines of two logs in turn give no row of neither", "[property][import]") {
+  std::mt19937 random(GENERATE(take(300, Catch::Generators::random(0U, 1U << 30))));
+  CAPTURE(Catch::rngSeed());
+  // Bandwidths of small messages are 0.00, and the ranks of both programs are as many: nothing in a
+  // row says whose it is.
+  LogRecipe one = recipe_of("all_reduce_perf", 64);
+  one.rows = 12;
+  LogRecipe other = one;
+  other.ranks_per_node = 4;
+  if (random() % 2 == 0) {
+    other.program = "reduce_scatter_perf";
+    other.ranks = 8;
+  }
+  const std::array<std::string, 2> logs = {nccl_log(one), nccl_log(other)};
+  std::array<std::size_t, 2> next{};
+  std::string mixed;
+  const std::size_t burst = 1 + random() % 4;
+  while (next[0] < logs[0].size() || next[1] < logs[1].size()) {
+    const std::size_t turn = random() % 2;
+    for (std::size_t line = random() % burst + 1; line > 0 && next.at(turn) < logs.at(turn).size();
+         --line) {
+      const std::size_t end = logs.at(turn).find('\n', next.at(turn)) + 1;
+      mixed += logs.at(turn).substr(next.at(turn), end - next.at(turn));
+      next.at(turn) = end;
+    }
+  }
+  CAPTURE(mixed);
+  CHECK(all_in(rows_of(mixed), sum(rows_of(logs[0]), rows_of(logs[1]))));
 }
 
 TEST_CASE("a log with any bytes changed is read or refused", "[property][import]") {

@@ -262,6 +262,51 @@ TEST_CASE("a damaged line of the list of ranks leaves their number open", "[impo
   CHECK(refusal_of(damaged) == "the log does not say how many ranks there were");
 }
 
+TEST_CASE("ranks that see one GPU each say nothing of their nodes by its number", "[import]") {
+  LogRecipe recipe;
+  recipe.ranks = 16;
+  std::string log = nccl_log(recipe);
+  for (int device = 1; device < 8; ++device) {
+    log = replaced(log, fmt::format("device  {} ", device), "device  0 ");
+  }
+  CHECK(point_of(read(log), 0).ranks_per_node == 8);  // by the hosts of the whole list
+  const std::string gap = without(log, "Rank  5 ");
+  CHECK(refusal_of(gap) == "the log does not say how many ranks a node has");
+  CHECK(point_of(read(gap, {.ranks_per_node = 8}), 0).ranks_per_node == 8);
+  for (const std::int64_t stated : {1, 4, 16}) {
+    CAPTURE(stated);
+    CHECK(refusal_of(gap, {.ranks_per_node = stated}) ==
+          fmt::format("the hosts of the listed ranks are not nodes of {} ranks each", stated));
+  }
+}
+
+TEST_CASE("a log in which lines of several programs are mixed is refused as a whole", "[import]") {
+  constexpr const char* kReason =
+      "lines of several programs are mixed: their rows cannot be told apart";
+  const std::string log = nccl_log({});
+  const std::vector<std::string> rows = nccl_rows({});
+  const auto swapped = [&](const std::string& text, const std::string& a, const std::string& b) {
+    return replaced(replaced(replaced(text, a, "@"), b, a), "@", b);
+  };
+  CHECK(refusal_of(swapped(log, rows[1], rows[2])) == kReason);
+  // as runs of several cycles print them
+  CHECK(
+      read(replaced(log, rows[2], rows[2] + "\n" + rows[0] + "\n" + rows[1])).measurements.size() ==
+      10);
+
+  LogRecipe of_four;
+  of_four.ranks = 4;
+  const std::string other = nccl_log(of_four);
+  const std::string header =
+      log.substr(log.find("#       size"), log.find(rows[0]) - log.find("#       size"));
+  CHECK(refusal_of(replaced(log, header, header + header)) == kReason);
+  const std::size_t last_row = log.find(rows[2]);
+  CHECK(refusal_of(log.substr(0, last_row) + other.substr(0, other.find("#       size")) +
+                   log.substr(last_row) + other.substr(other.find("#       size"))) == kReason);
+  // rows before the place where it shows are no better than those behind
+  CHECK(read(other + swapped(log, rows[1], rows[2])).refused_rows == 6);
+}
+
 TEST_CASE("collectives that no plan uses are refused", "[import]") {
   const std::string log = replaced(nccl_log({}), "all_reduce_perf", "broadcast_perf");
   CHECK(refusal_of(log) == "broadcast is not a collective that a plan uses");

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "sim/core/error.h"
 #include "tests/catch.h"
 
 namespace trireme::calibrate {
@@ -95,9 +96,63 @@ TEST_CASE("a statement fills what a table leaves out, and may not contradict it"
   CHECK(read_timing_table(kCollectives, "t.csv", statements).measurements.empty());
 }
 
+TEST_CASE("a table without a column, or with two of a name, is refused at its header",
+          "[calibrate][import]") {
+  const auto refusal = [](const std::string& header) {
+    REQUIRE(looks_like_timing_table(header + "\n"));
+    try {
+      (void)read_timing_table(header + "\nbf16,1,2,3,10,20\n", "g.csv", {});
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      CHECK(error.where().line == 1);
+      return error.message();
+    }
+    return std::string("read");
+  };
+  CHECK(refusal("dtype,m,n,k") == "there is no column time_us");
+  CHECK(refusal("dtype,m,n,k,time_us,time_us") == "the column time_us stands twice");
+  CHECK(refusal("dtype,m,n,k,time_us,note") == "read");
+}
+
+TEST_CASE("a table that ends within a number gives no other number", "[calibrate][import]") {
+  const std::string table = "dtype,m,n,k,time_us\nbf16,1024,2048,512,123.25";
+  for (std::size_t cut = table.find('\n') + 1; cut <= table.size(); ++cut) {
+    CAPTURE(cut);
+    CHECK(read_timing_table(table.substr(0, cut), "g.csv", {}).measurements.empty());
+  }
+  CHECK(read_timing_table(table + "\n", "g.csv", {}).measurements.size() == 1);
+  // a note may be cut: nothing reads it
+  CHECK(read_timing_table("dtype,m,n,k,time_us,note\nbf16,1024,2048,512,123.25,see th", "g.csv", {})
+            .measurements.size() == 1);
+}
+
+TEST_CASE("a row whose bandwidths are of another time or number of ranks is refused",
+          "[calibrate][import]") {
+  const auto reason = [](const std::string& fields) {
+    const ImportedLog log = read_timing_table(
+        "collective,n_gpus,gpus_per_node,size_bytes,dtype,oop_time_us,oop_algbw_GBps,"
+        "oop_busbw_GBps,wrong\nall_reduce," +
+            fields + "\n",
+        "t.csv",
+        {});
+    return log.refusals.empty() ? std::string("read") : log.refusals.front().reason;
+  };
+  CHECK(reason("8,8,1048576,float,86.58,12.11,21.19,0|N/A") == "read");
+  CHECK(reason("8,8,1048576,float,86.58,,,") == "read");
+  CHECK(reason("8,8,1048576,float,86.58,12.11,21.19,5e-07") == "read");
+  CHECK(reason("8,8,1048576,float,0.08658,12.11,21.19,0") ==
+        "out-of-place: 1048576 bytes in 0.08658 us are not 12.11 GB/s");
+  CHECK(reason("16,8,1048576,float,86.58,12.11,21.19,0") ==
+        "all_reduce: algorithm and bus bandwidth are not those of 16 ranks");
+  CHECK(reason("8,8,1048576,float,86.58,12.11,21.19,36864|0") ==
+        "the out-of-place result was wrong");
+  CHECK(reason("1,1,1048576,float,86.58,12.11,0.00,0") ==
+        "one rank sends to itself: that measures no link");
+}
+
 TEST_CASE("what has other columns is no table", "[calibrate][import]") {
   CHECK_FALSE(looks_like_timing_table(""));
-  CHECK_FALSE(looks_like_timing_table("dtype,m,n,k\nbf16,1,2,3\n"));
+  CHECK_FALSE(looks_like_timing_table("dtype,m,count,time\nbf16,1,2,3\n"));
   CHECK_FALSE(looks_like_timing_table("# nThread 1 nGpus 8\n"));
   CHECK_FALSE(looks_like_timing_table("\"dtype,m,n,k,time_us\n"));
 }
