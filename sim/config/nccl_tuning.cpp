@@ -4,7 +4,9 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include <fmt/core.h>
@@ -269,7 +271,9 @@ std::vector<std::string> nccl_releases() {
   return releases;
 }
 
-std::optional<NcclTuningSpec> nccl_tuning(std::string_view version, std::string_view gpu) {
+namespace {
+
+std::optional<NcclTuningSpec> read_built_in(std::string_view version, std::string_view gpu) {
   const std::vector<std::string> releases = nccl_releases();
   const std::vector<int> asked = numbers_of(version);
   std::string chosen = asked.empty() ? releases.back() : releases.front();
@@ -288,6 +292,20 @@ std::optional<NcclTuningSpec> nccl_tuning(std::string_view version, std::string_
     }
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<NcclTuningSpec> nccl_tuning(std::string_view version, std::string_view gpu) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, std::string>, std::optional<NcclTuningSpec>> read;
+  const std::scoped_lock lock(mutex);
+  const std::pair<std::string, std::string> asked{version, gpu};
+  auto known = read.find(asked);
+  if (known == read.end()) {  // built-in files do not change, and every plan asks
+    known = read.emplace(asked, read_built_in(version, gpu)).first;
+  }
+  return known->second;
 }
 
 }  // namespace trireme::config
