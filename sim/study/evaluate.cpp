@@ -1,8 +1,15 @@
 #include "sim/study/evaluate.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <iterator>
+#include <mutex>
+#include <utility>
 
 #include <fmt/format.h>
+#include <tbb/parallel_for.h>
 
 #include "sim/config/overheads.h"
 #include "sim/config/recompute.h"
@@ -229,6 +236,28 @@ void describe(const config::StudySpec& study, StudyResult& result) {
   }
 }
 
+/// A point of a sweep on its own, or why it ends the sweep.
+struct SweptPoint {
+  StudyResult result;
+  std::exception_ptr error;
+};
+
+/// Adds what a point has found to the result of the points before it.
+void append(StudyResult&& point, StudyResult& result) {
+  list(result.model, point.model);
+  list(result.cluster, point.cluster);
+  list(result.profile, point.profile);
+  result.gpus = std::max(result.gpus, point.gpus);
+  for (std::string& setting : point.settings) {
+    if (std::find(result.settings.begin(), result.settings.end(), setting) ==
+        result.settings.end()) {
+      result.settings.push_back(std::move(setting));
+    }
+  }
+  std::move(point.rows.begin(), point.rows.end(), std::back_inserter(result.rows));
+  std::move(point.failed.begin(), point.failed.end(), std::back_inserter(result.failed));
+}
+
 void add_point(const config::StudySpec& study,
                const config::SweepPoint& swept,
                StudyResult& result) {
@@ -325,9 +354,31 @@ StudyResult sweep(const config::StudyFile& file,
   if (points.empty()) {
     add_point(chosen(file.base()), {}, result);
   }
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    add_point(chosen(file.at(points[i])), points[i], result);
-    progress(i + 1, points.size());
+  std::vector<SweptPoint> swept(points.size());
+  std::mutex one_at_a_time;
+  std::size_t done = 0;
+  std::atomic<std::size_t> ends_at = points.size();  // a point whose error ends the sweep
+  tbb::parallel_for(std::size_t{0}, points.size(), [&](std::size_t i) {
+    if (i > ends_at) {
+      return;
+    }
+    try {
+      swept[i].result.engine = engine;
+      add_point(chosen(file.at(points[i])), points[i], swept[i].result);
+    } catch (const std::exception&) {
+      swept[i].error = std::current_exception();
+    }
+    const std::scoped_lock lock(one_at_a_time);
+    if (swept[i].error) {
+      ends_at = std::min<std::size_t>(ends_at, i);
+    }
+    progress(++done, points.size());
+  });
+  for (SweptPoint& point : swept) {
+    if (point.error) {
+      std::rethrow_exception(point.error);
+    }
+    append(std::move(point.result), result);
   }
   result.too_close = too_close_to_call(result.rows);
   result.crossovers = find_crossovers(result.rows);
