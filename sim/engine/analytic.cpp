@@ -176,16 +176,7 @@ std::optional<ledger::TimeLedger> read_time(const Program& program, const Machin
   if (!times) {
     return std::nullopt;
   }
-  ledger::TimeLedger ledger = times->busy;
-  program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
-    const auto executions = static_cast<double>(count);
-    const SegmentTime& time = times->segment[node.segment];
-    ledger.step += executions * time.length;
-    ledger.exposed_communication += executions * time.exposed_communication;
-    ledger.exposed_launch += executions * time.exposed_launch;
-    ledger.compute_busy += executions * time.compute_busy;
-  });
-  return ledger;
+  return sum_of_segments(program, *times, machine);
 }
 
 namespace {

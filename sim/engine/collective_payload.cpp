@@ -57,7 +57,7 @@ ledger::ByteAccount byte_account(const Op& op, const program::Tensor& tensor) {
 
 cost::Group group_of(const Program& program, const Op& op, std::int64_t gpus_per_node) {
   return program::crosses_stages(op)
-             ? place_message(program.mesh(), program.stage(), op.peer_stage, gpus_per_node)
+             ? place_message(program.mesh(), program.stage(), program.peer_stage(op), gpus_per_node)
              : place(program.mesh(), op.group, gpus_per_node);
 }
 
@@ -76,7 +76,7 @@ cost::CollectiveBytes bytes_of_rank(const Program& program,
   cost::CollectiveBytes bytes;
   if (op.function != program::Function::stage_receive) {
     bytes.sent = message;
-    if (peer_is_off_node(mesh, own, op.peer_stage, gpus_per_node)) {
+    if (peer_is_off_node(mesh, own, program.peer_stage(op), gpus_per_node)) {
       bytes.sent_off_node = message;
     }
   }

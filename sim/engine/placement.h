@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "sim/cost/collective_bytes.h"
 #include "sim/program/mesh.h"
@@ -49,13 +50,13 @@ namespace trireme::engine {
                                                std::int64_t peer_stage,
                                                std::int64_t gpus_per_node) {
   const std::int64_t per_stage = mesh.ranks() / mesh.stages();
-  const std::int64_t stride = mesh.stride(mesh.stage_axis());
+  const std::int64_t distance = (peer_stage - stage) * mesh.stride(mesh.stage_axis());
+  if (std::abs(distance) >= gpus_per_node) {
+    return {.ranks = 2, .ranks_per_node = 1};
+  }
   bool off_node = false;
   for (std::int64_t place = 0; place < per_stage && !off_node; ++place) {
-    // Ranks of a stage: those below the stage axis' stride, then above it.
-    const std::int64_t rank =
-        place / stride * stride * mesh.stages() + place % stride + stage * stride;
-    off_node = peer_is_off_node(mesh, rank, peer_stage, gpus_per_node);
+    off_node = peer_is_off_node(mesh, mesh.rank_of_stage(place, stage), peer_stage, gpus_per_node);
   }
   return {.ranks = 2, .ranks_per_node = off_node ? 1 : 2};
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "sim/engine/collective_payload.h"
 #include "sim/engine/time_booking.h"
 
 namespace trireme::engine {
@@ -155,34 +156,97 @@ class SegmentClock {
   std::vector<Accesses> accesses_;
 };
 
+/// Collectives of a kind over the same group and payload take the same time: each is computed once.
+class CollectiveTimes {
+ public:
+  CollectiveTimes(const Program& program, const Machine& machine)
+      : program_(program), machine_(machine) {
+    known_.reserve(kExpected);
+  }
+
+  std::optional<Seconds> operator()(const Op& op) {
+    const ElementType type = program_.tensor(program_.operands(op)[0].ref.tensor).type;
+    const Bytes payload = payload_bytes(program_, op);
+    for (const Known& known : known_) {
+      if (known.payload == payload && known.kind == op.collective && known.group == op.group &&
+          known.type == type) {
+        return known.seconds;
+      }
+    }
+    known_.push_back({op.collective, op.group, type, payload, op_time(program_, op, machine_)});
+    return known_.back().seconds;
+  }
+
+ private:
+  static constexpr std::size_t kExpected = 16;
+
+  struct Known {
+    CollectiveKind kind;
+    program::AxisMask group;
+    ElementType type;
+    Bytes payload;
+    std::optional<Seconds> seconds;
+  };
+
+  const Program& program_;
+  const Machine& machine_;
+  std::vector<Known> known_;
+};
+
 }  // namespace
 
 std::optional<SegmentTimes> segment_times(const Program& program, const Machine& machine) {
   SegmentTimes times;
-  times.segment.resize(program.segments().size());
+  times.segment.reserve(program.segments().size());
+  times.op.resize(program.ops().size());
   SegmentClock clock(program, issue_time(machine));
-  bool known = true;
-  program::for_each_run(program, [&](const program::Node& node, std::int64_t count) {
-    const Segment& segment = program.segments()[node.segment];
+  CollectiveTimes time_of_collective(program, machine);
+  for (const Segment& segment : program.segments()) {
     clock.start(program.ops().subspan(segment.first_op, segment.ops));
     for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
       const Op& op = program.op(id);
-      if (program::info(op.function).family == Family::bookkeeping) {
+      if (program::info(op.function).family == Family::bookkeeping || program::crosses_stages(op)) {
         continue;
       }
-      const std::optional<Seconds> duration = op_time(program, op, machine);
-      known = known && duration.has_value();
-      if (!program::crosses_stages(op)) {
-        clock.run(op, duration.value_or(Seconds(0)));
+      const std::optional<Seconds> duration = op.function == program::Function::collective
+                                                  ? time_of_collective(op)
+                                                  : op_time(program, op, machine);
+      if (!duration) {
+        return std::nullopt;
       }
-      book_time(times.busy, op, static_cast<double>(count) * duration.value_or(Seconds(0)));
+      times.op[id] = *duration;
+      clock.run(op, *duration);
     }
-    times.segment[node.segment] = {clock.length(),
-                                   clock.compute_busy(),
-                                   clock.exposed_launch(),
-                                   clock.exposed_communication()};
-  });
-  return known ? std::optional(std::move(times)) : std::nullopt;
+    times.segment.push_back({clock.length(),
+                             clock.compute_busy(),
+                             clock.exposed_launch(),
+                             clock.exposed_communication()});
+  }
+  return times;
+}
+
+ledger::TimeLedger sum_of_segments(const Program& program,
+                                   const SegmentTimes& times,
+                                   const Machine& machine) {
+  ledger::TimeLedger sum;
+  const std::vector<std::int64_t> executions = program::executions(program);
+  for (std::size_t i = 0; i < executions.size(); ++i) {
+    const auto often = static_cast<double>(executions[i]);
+    const SegmentTime& time = times.segment[i];
+    sum.step += often * time.length;
+    sum.exposed_communication += often * time.exposed_communication;
+    sum.exposed_launch += often * time.exposed_launch;
+    sum.compute_busy += often * time.compute_busy;
+    const Segment& segment = program.segments()[i];
+    for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
+      const Op& op = program.op(id);
+      const Seconds each = program::crosses_stages(op)
+                               ? op_time(program, op, machine).value_or(Seconds(0))
+                               : times.op[id];
+      book_time(sum, op, often * each);
+    }
+  }
+  return sum;
 }
 
 }  // namespace trireme::engine

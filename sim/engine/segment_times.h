@@ -16,15 +16,21 @@ struct SegmentTime {
   Seconds exposed_communication;  // ... for another reason
 };
 
+/// The same for all programs that share the segments: messages between stages, whose seconds depend
+/// on the stage, take none here.
 struct SegmentTimes {
-  /// By number; of a message between stages, zero: it depends on the other end.
-  std::vector<SegmentTime> segment;
-  /// What each kind of work takes in a step, whatever runs beside it.
-  ledger::TimeLedger busy;
+  std::vector<SegmentTime> segment;  // by number
+  std::vector<Seconds> op;           // of one execution, by id
 };
 
 /// Empty when the machine's profile does not know a kernel.
 [[nodiscard]] std::optional<SegmentTimes> segment_times(const program::Program& program,
                                                         const Machine& machine);
+
+/// What each kind of work takes in a step, whatever runs beside it, messages included; and of the
+/// streams' waits what is known segment by segment.
+[[nodiscard]] ledger::TimeLedger sum_of_segments(const program::Program& program,
+                                                 const SegmentTimes& times,
+                                                 const Machine& machine);
 
 }  // namespace trireme::engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/ledger/ledger.h"
@@ -18,6 +19,16 @@ namespace trireme::engine {
 /// Ties go to the lowest number.
 [[nodiscard]] std::int64_t largest_sender(const program::Program& program,
                                           std::int64_t gpus_per_node);
+
+/// The rank of a stage that sends most, and what it sends and receives.
+struct StageBytes {
+  std::int64_t rank = 0;
+  ledger::ByteLedger bytes;
+};
+
+/// Of every stage of a pipeline. Stages that share segments and run them as often are read once.
+[[nodiscard]] std::vector<StageBytes> read_bytes(std::span<const program::Program> stages,
+                                                 std::int64_t gpus_per_node);
 
 /// The entries behind `read_bytes`, one per collective and tensor, in program order.
 [[nodiscard]] std::vector<ledger::ByteEntry> byte_entries(const program::Program& program,
@@ -44,6 +55,9 @@ struct MemoryPeak {
 /// Tests:  tests/property/memory_oracle_test.cpp
 [[nodiscard]] MemoryPeak read_peak(const program::Program& program);
 
+/// Of every stage of a pipeline. Stages that share segments are read once: they differ in order.
+[[nodiscard]] std::vector<MemoryPeak> read_peaks(std::span<const program::Program> stages);
+
 /// Net change of memory over the step beyond what is resident; zero for a well-formed program.
 [[nodiscard]] Bytes read_net_memory(const program::Program& program);
 
@@ -59,5 +73,8 @@ struct MemoryPeak {
 
 /// Operation counts of one step: `executed` by one rank, `model` over all ranks.
 [[nodiscard]] ledger::FlopLedger read_flops(const program::Program& program);
+
+/// Of every stage of a pipeline. Stages that share segments and run them as often are read once.
+[[nodiscard]] std::vector<ledger::FlopLedger> read_flops(std::span<const program::Program> stages);
 
 }  // namespace trireme::engine

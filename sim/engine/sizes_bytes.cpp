@@ -1,10 +1,15 @@
 // Bytes sent and received, collective by collective.
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "sim/engine/collective_payload.h"
 #include "sim/engine/placement.h"
+#include "sim/engine/shared_readings.h"
 #include "sim/engine/sizes.h"
 
 namespace trireme::engine {
@@ -48,6 +53,113 @@ bool divides(const Program& program, const Op& op) {
   return true;
 }
 
+/// Whether the ranks of other stages take part.
+bool joins_stages(const Program& program, const Op& op) {
+  const int axis = program.mesh().stage_axis();
+  return axis != program::Mesh::kNoAxis && (op.group & program::axis_bit(axis)) != 0;
+}
+
+/// A collective, and how often it runs in a step.
+struct Transfer {
+  const Op* op;
+  std::int64_t times;
+};
+
+/// What no rank sends more than for a tensor of a collective over `ranks`.
+Elements at_most_sent(CollectiveKind kind, Elements payload, std::int64_t ranks) {
+  const Elements least_chunk(payload.value() / ranks);
+  switch (kind) {
+    case CollectiveKind::all_gather:
+    case CollectiveKind::reduce_scatter:
+      return payload - least_chunk;
+    case CollectiveKind::all_reduce:
+      return 2 * (payload - least_chunk);
+    case CollectiveKind::all_to_all:
+    case CollectiveKind::send_recv:
+      break;
+  }
+  return payload;
+}
+
+/// The rank of a program that sends most in the collectives that do not divide; ties: the first.
+std::int64_t largest_of_uneven(const Program& program,
+                               std::span<const Transfer> uneven,
+                               std::int64_t gpus_per_node) {
+  const program::Mesh& mesh = program.mesh();
+  Bytes at_most;
+  for (const Transfer& collective : uneven) {
+    const Op& op = *collective.op;
+    for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+      const Elements sent = at_most_sent(
+          op.collective, collective_payload(program, op, pair), mesh.group_size(op.group));
+      at_most += collective.times *
+                 bytes_of(sent, program.tensor(program.operands(op)[pair].ref.tensor).type);
+    }
+  }
+  std::int64_t largest = 0;
+  Bytes most(-1);
+  const std::int64_t places = uneven.empty() ? 1 : mesh.ranks() / mesh.stages();
+  for (std::int64_t place = 0; place < places && most < at_most; ++place) {
+    const std::int64_t rank = mesh.rank_of_stage(place, program.stage());
+    Bytes sent;
+    for (const Transfer& collective : uneven) {
+      const Op& op = *collective.op;
+      const cost::Group group = engine::place(mesh, op.group, gpus_per_node);
+      const std::int64_t position = mesh.position(rank, op.group);
+      for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
+        sent += collective.times * collective_bytes(program, op, pair, group, position).sent;
+      }
+    }
+    if (sent > most) {
+      most = sent;
+      largest = rank;
+    }
+  }
+  return largest;
+}
+
+/// Books what a rank sends and receives for all tensors of an operation.
+void book(const Program& program,
+          const Transfer& transfer,
+          std::int64_t gpus_per_node,
+          std::int64_t rank,
+          ByteLedger& ledger) {
+  const Op& op = *transfer.op;
+  for (std::size_t pair = 0; pair < payloads(op); ++pair) {
+    const cost::CollectiveBytes bytes = bytes_of_rank(program, op, pair, gpus_per_node, rank);
+    ledger.book(byte_account(op, program.tensor(program.operands(op)[pair].ref.tensor)),
+                transfer.times * bytes.sent,
+                transfer.times * bytes.sent_off_node,
+                transfer.times * bytes.received);
+  }
+}
+
+/// What the ranks of a program send to each other, and to those of other stages.
+struct Transfers {
+  std::vector<Transfer> inside;
+  std::vector<Transfer> between_stages;
+  std::vector<Transfer> uneven;  // of both
+  std::int64_t place = -1;       // of the rank whose bytes inside are known
+  ByteLedger bytes_inside;
+};
+
+Transfers transfers_of(const Program& program, std::span<const std::int64_t> executions) {
+  constexpr std::size_t kExpected = 64;
+  Transfers transfers;
+  transfers.inside.reserve(kExpected);
+  for_each_op_once(program, executions, [&](const Op& op, std::int64_t times) {
+    if (!program::communicates(op)) {
+      return;
+    }
+    (joins_stages(program, op) ? transfers.between_stages : transfers.inside)
+        .push_back({&op, times});
+    if (op.function == Function::collective && !divides(program, op)) {
+      transfers.uneven.push_back({&op, times});
+    }
+  });
+  return transfers;
+}
+
 std::string group_name(const program::Mesh& mesh, program::AxisMask group) {
   std::string name;
   for (int axis = 0; axis < mesh.axes(); ++axis) {
@@ -81,56 +193,48 @@ std::string_view payload_word(const Op& op) {
 
 ByteLedger read_bytes(const Program& program, std::int64_t gpus_per_node, std::int64_t rank) {
   ByteLedger ledger;
-  for_each_transfer(
-      program,
-      gpus_per_node,
-      rank,
-      [&](const Op&,
-          std::size_t,
-          const ByteAccount& account,
-          const cost::CollectiveBytes& bytes,
-          std::int64_t times) {
-        ledger.book(
-            account, times * bytes.sent, times * bytes.sent_off_node, times * bytes.received);
-      });
+  const std::vector<std::int64_t> executions = program::executions(program);
+  for_each_op_once(program, executions, [&](const Op& op, std::int64_t times) {
+    if (program::communicates(op)) {
+      book(program, {&op, times}, gpus_per_node, rank, ledger);
+    }
+  });
   return ledger;
 }
 
 std::int64_t largest_sender(const Program& program, std::int64_t gpus_per_node) {
-  struct Uneven {
-    const Op* op;
-    std::int64_t times;
-  };
+  const std::vector<std::int64_t> executions = program::executions(program);
+  return largest_of_uneven(program, transfers_of(program, executions).uneven, gpus_per_node);
+}
 
-  std::vector<Uneven> uneven;  // the other collectives send alike on every rank
-  program::for_each_op(program, [&](program::OpId, const Op& op, std::int64_t times) {
-    if (op.function == Function::collective && !divides(program, op)) {
-      uneven.push_back({&op, times});
+std::vector<StageBytes> read_bytes(std::span<const Program> stages, std::int64_t gpus_per_node) {
+  const SharedReadings readings(stages);
+  std::vector<Transfers> transfers(stages.size());
+  std::vector<StageBytes> all;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const Program& program = stages[stage];
+    const std::size_t first = readings.first_like(stage);
+    Transfers& known = transfers[first];
+    if (first == stage) {
+      known = transfers_of(program, readings.executions(stage));
     }
-  });
-  std::int64_t largest = 0;
-  Bytes most(-1);
-  const program::Mesh& mesh = program.mesh();
-  const std::int64_t ranks = uneven.empty() ? 1 : mesh.ranks();
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    if (mesh.stage_of(rank) != program.stage() && ranks > 1) {
-      continue;
-    }
-    Bytes sent;
-    for (const Uneven& collective : uneven) {
-      const Op& op = *collective.op;
-      const cost::Group group = place(program.mesh(), op.group, gpus_per_node);
-      const std::int64_t position = program.mesh().position(rank, op.group);
-      for (std::size_t pair = 0; pair < op.operands / 2U; ++pair) {
-        sent += collective.times * collective_bytes(program, op, pair, group, position).sent;
+    StageBytes& read = all.emplace_back();
+    const program::Mesh& mesh = program.mesh();
+    read.rank =
+        mesh.in_stage(largest_of_uneven(program, known.uneven, gpus_per_node), program.stage());
+    if (const std::int64_t place = mesh.in_stage(read.rank, 0); place != known.place) {
+      known.place = place;
+      known.bytes_inside = {};
+      for (const Transfer& transfer : known.inside) {
+        book(program, transfer, gpus_per_node, read.rank, known.bytes_inside);
       }
     }
-    if (sent > most) {
-      most = sent;
-      largest = rank;
+    read.bytes = known.bytes_inside;
+    for (const Transfer& transfer : known.between_stages) {
+      book(program, transfer, gpus_per_node, read.rank, read.bytes);
     }
   }
-  return largest;
+  return all;
 }
 
 std::vector<ByteEntry> byte_entries(const Program& program,

@@ -1,8 +1,10 @@
 // Peak memory: summaries of runs, composed, and what is alive at the peak.
 #include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -48,23 +50,34 @@ Bytes total_bytes(const Program& program, std::span<const TensorId> tensors) {
   return bytes;
 }
 
-/// Memory of one run.
-Summary summarise_run(const Program& program, std::uint32_t run) {
-  const Segment& segment = program.segments()[program.nodes()[run].segment];
+Summary summarise(const Program& program, const Segment& segment) {
   Summary summary;
-  summary.spot = {segment.first_op, run};
+  summary.spot.op = segment.first_op;
   for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
     const Op& op = program.op(id);
     const Bytes born = total_bytes(program, program.births(op));
     const Bytes dead = total_bytes(program, program.deaths(op));
-    summary = then(summary, {born - dead, born, {id, run}});
+    summary = then(summary, {born - dead, born, {id, 0}});
   }
   return summary;
+}
+
+/// Memory of each segment, by number: the same for all programs that share them.
+using SegmentSummaries = std::vector<Summary>;
+
+SegmentSummaries summarise_segments(const Program& program) {
+  SegmentSummaries summaries;
+  summaries.reserve(program.segments().size());
+  for (const Segment& segment : program.segments()) {
+    summaries.push_back(summarise(program, segment));
+  }
+  return summaries;
 }
 
 /// Memory of nodes [first, last). `grows`, when given, learns of each repeat whether an iteration
 /// leaves more than it found: then the last one peaks, else the first.
 Summary summarise(const Program& program,
+                  const SegmentSummaries& segments,
                   std::uint32_t first,
                   std::uint32_t last,
                   std::vector<bool>* grows) {
@@ -73,11 +86,13 @@ Summary summarise(const Program& program,
   for (std::uint32_t i = first; i < last;) {
     const Node& node = program.nodes()[i];
     if (node.kind == Node::Kind::run) {
-      whole = then(whole, summarise_run(program, i));
+      Summary run = segments[node.segment];
+      run.spot.run = i;
+      whole = then(whole, run);
       ++i;
       continue;
     }
-    const Summary body = summarise(program, i + 1, node.end, grows);
+    const Summary body = summarise(program, segments, i + 1, node.end, grows);
     if (grows != nullptr) {
       (*grows)[i] = body.net > Bytes(0);
     }
@@ -94,8 +109,10 @@ Summary summarise(const Program& program,
   return whole;
 }
 
-Summary summarise(const Program& program, std::vector<bool>* grows = nullptr) {
-  return summarise(program, 0, static_cast<std::uint32_t>(program.nodes().size()), grows);
+Summary summarise(const Program& program,
+                  const SegmentSummaries& segments,
+                  std::vector<bool>* grows = nullptr) {
+  return summarise(program, segments, 0, static_cast<std::uint32_t>(program.nodes().size()), grows);
 }
 
 Bytes resident_bytes(const Program& program) {
@@ -123,7 +140,7 @@ struct PeakPath {
 PeakPath path_to_peak(const Program& program) {
   std::vector<bool> grows(program.nodes().size());
   PeakPath path;
-  path.spot = summarise(program, &grows).spot;
+  path.spot = summarise(program, summarise_segments(program), &grows).spot;
   for (std::uint32_t i = 0; i < path.spot.run; ++i) {
     const Node& node = program.nodes()[i];
     if (node.kind == Node::Kind::repeat && node.end > path.spot.run) {
@@ -236,16 +253,31 @@ void for_each_alive(const Program& program, const PeakPath& path, Visit visit) {
 }  // namespace
 
 MemoryPeak read_peak(const Program& program) {
-  const Summary summary = summarise(program);
-  MemoryPeak peak;
-  peak.resident = resident_bytes(program);
-  peak.allocated = peak.resident + summary.peak;
-  peak.op = summary.spot.op;
-  return peak;
+  return read_peaks(std::span(&program, 1)).front();
+}
+
+std::vector<MemoryPeak> read_peaks(std::span<const Program> stages) {
+  std::vector<MemoryPeak> peaks;
+  std::vector<SegmentSummaries> known(stages.size());
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::size_t first = 0;
+    while (!stages[first].shares_segments_with(stages[stage])) {
+      ++first;
+    }
+    if (first == stage) {
+      known[first] = summarise_segments(stages[stage]);
+    }
+    const Summary summary = summarise(stages[stage], known[first]);
+    MemoryPeak& peak = peaks.emplace_back();
+    peak.resident = first == stage ? resident_bytes(stages[stage]) : peaks[first].resident;
+    peak.allocated = peak.resident + summary.peak;
+    peak.op = summary.spot.op;
+  }
+  return peaks;
 }
 
 Bytes read_net_memory(const Program& program) {
-  return summarise(program).net;
+  return summarise(program, summarise_segments(program)).net;
 }
 
 std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {

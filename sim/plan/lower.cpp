@@ -16,6 +16,7 @@
 #include "sim/plan/parameters.h"
 #include "sim/plan/schedule.h"
 #include "sim/plan/step.h"
+#include "sim/program/arrangement.h"
 
 namespace trireme::plan {
 
@@ -57,8 +58,54 @@ program::Mesh mesh_of(const Plan& plan) {
 
 namespace {
 
-/// Emits a whole step of one stage: micro batches forward and backward in the order of the plan's
-/// schedule, then the reduction of gradients and the optimizer.
+/// A stage's passes, each of which is emitted once, and where its program runs them.
+struct EmittedPasses {
+  using Ends = program::Builder::Ends;
+
+  /// Passes of one chunk in one direction, by whether their micro batch is the first or the last,
+  /// where that makes a difference.
+  using OfChunk = std::array<program::Passage, 4>;
+
+  Ends special;  // whether the first and the last micro batch differ from the others
+  std::vector<std::array<OfChunk, 2>> of_chunk;  // backward, then forward
+  program::NodeRange rounds;
+
+  [[nodiscard]] program::Passage& of(const Pass& pass, Ends at) {
+    return of_chunk[pass.chunk][pass.forward ? 1 : 0][(at.first ? 1U : 0U) + (at.last ? 2U : 0U)];
+  }
+
+  /// Whether the micro batch of a pass is the first or the last one, where that matters to it.
+  [[nodiscard]] Ends ends_of(const Plan& plan,
+                             const Stage& stage,
+                             const Round& round,
+                             const Pass& pass) const {
+    const std::int64_t first = round.first + pass.micro_batch;
+    const std::int64_t last = first + round.step * (round.count - 1);
+    // The backward pass of the last chunk ends what its forward pass has begun.
+    const bool joined = stage.has_last_layer() && pass.chunk + 1 == stage.chunks.size();
+    return {special.first && first == 0 && (pass.forward || joined),
+            special.last && last == plan.micro_batches - 1 && (!pass.forward || joined)};
+  }
+
+  [[nodiscard]] std::vector<Round> apart(std::vector<Round> in_order, const Plan& plan) const {
+    return with_ends_apart(std::move(in_order), plan.micro_batches, special.first, special.last);
+  }
+};
+
+/// Each micro batch forward and backward through all chunks before the next.
+std::vector<Round> one_by_one(const Plan& plan, const Stage& stage) {
+  Round round{0, 1, plan.micro_batches, {}};
+  for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
+    round.passes.push_back({true, chunk, 0});
+  }
+  for (std::size_t chunk = stage.chunks.size(); chunk-- > 0;) {
+    round.passes.push_back({false, chunk, 0});
+  }
+  return {round};
+}
+
+/// Emits a whole step of one stage: micro batches forward and backward, one by one, then the
+/// reduction of gradients and the optimizer.
 class StepEmitter {
  public:
   StepEmitter(Step& step, Parameters& parameters, const Stage& stage)
@@ -68,22 +115,24 @@ class StepEmitter {
         stage_(stage),
         has_vocabulary_(step.plan.model.vocabulary > 0) {}
 
-  void emit() {
+  EmittedPasses emit() {
     declare();
     begin_step();
-    const program::Builder::Ends apart = parameters_.special_micro_batches();
-    const std::vector<Round> rounds = with_ends_apart(
-        schedule_of(step_.plan, stage_), step_.plan.micro_batches, apart.first, apart.last);
-    for (const Round& round : rounds) {
+    passes_.special = parameters_.special_micro_batches();
+    passes_.of_chunk.resize(stage_.chunks.size());
+    passes_.rounds.first = b_.next_node();
+    for (const Round& round : passes_.apart(one_by_one(step_.plan, stage_), step_.plan)) {
       b_.repeat(Index::micro_batch, round.first, round.step, round.count, [&] {
         for (const Pass& pass : round.passes) {
           emit_pass(round, pass);
         }
       });
     }
+    passes_.rounds.end = b_.next_node();
     reduce_gradients();
     const TensorId norm = step_.plan.clip_gradients ? emit_gradient_norm() : program::kNoTensor;
     optimize(norm);
+    return std::move(passes_);
   }
 
  private:
@@ -161,10 +210,9 @@ class StepEmitter {
 
   void emit_pass(const Round& round, const Pass& pass) {
     chunk_ = pass.chunk;
-    const std::int64_t first = round.first + pass.micro_batch;
-    const std::int64_t last = first + round.step * (round.count - 1);
-    parameters_.begin_micro_batch({first == 0, last == step_.plan.micro_batches - 1});
-    b_.shifted(Index::micro_batch, pass.micro_batch, [&] {
+    const program::Builder::Ends at = passes_.ends_of(step_.plan, stage_, round, pass);
+    b_.pass(passes_.of(pass, at), Index::micro_batch, pass.micro_batch, [&] {
+      parameters_.begin_micro_batch(at);
       if (pass.forward) {
         b_.declare_alike(tensors().forward, [&] { emit_forward(); });
       } else {
@@ -360,6 +408,7 @@ class StepEmitter {
   Parameters& parameters_;
   const Stage& stage_;
   LayerParameters layer_parameters_;
+  EmittedPasses passes_;
   std::vector<ChunkTensors> chunks_;
   std::size_t chunk_ = 0;  // of the pass that is emitted
   bool has_vocabulary_;
@@ -388,22 +437,17 @@ program::TokenOrder token_order(const Plan& plan) {
              : program::TokenOrder{};
 }
 
-program::Program lower(const Plan& plan) {
-  ensure(plan.pipeline_degree == 1, "lower: each stage of a pipeline has a program of its own");
-  return lower_stage(plan, 0);
-}
+namespace {
 
-std::vector<program::Program> lower_stages(const Plan& plan) {
-  std::vector<program::Program> stages;
-  stages.reserve(static_cast<std::size_t>(plan.pipeline_degree));
-  for (std::int64_t stage = 0; stage < plan.pipeline_degree; ++stage) {
-    stages.push_back(lower_stage(plan, stage));
-  }
-  return stages;
-}
+/// A stage's program with one micro batch after the other, and what arranging it anew needs.
+struct LoweredStage {
+  Stage stage;
+  program::Program program;
+  EmittedPasses passes;
+};
 
-program::Program lower_stage(const Plan& plan, std::int64_t number) {
-  const Stage stage = stage_of(plan, number);
+LoweredStage lower_one_by_one(const Plan& plan, std::int64_t number) {
+  Stage stage = stage_of(plan, number);
   program::Builder builder(mesh_of(plan),
                            {plan.micro_batches,
                             stage.layers(),
@@ -414,8 +458,79 @@ program::Program lower_stage(const Plan& plan, std::int64_t number) {
   }
   Step step(builder, plan);
   Parameters parameters(step);
-  StepEmitter(step, parameters, stage).emit();
-  return std::move(builder).close();
+  EmittedPasses passes = StepEmitter(step, parameters, stage).emit();
+  return {std::move(stage), std::move(builder).close(), std::move(passes)};
+}
+
+/// Whether stages have the same passes, in whatever order they run them.
+bool alike(const Plan& plan, const Stage& a, const Stage& b) {
+  const std::int64_t dense = plan.model.dense_layers();
+  return a.has_first_layer() == b.has_first_layer() && a.has_last_layer() == b.has_last_layer() &&
+         a.dense_layers(dense) == b.dense_layers(dense) &&
+         std::equal(a.chunks.begin(),
+                    a.chunks.end(),
+                    b.chunks.begin(),
+                    b.chunks.end(),
+                    [](const Chunk& one, const Chunk& other) {
+                      return one.first_layer == other.first_layer && one.layers == other.layers;
+                    });
+}
+
+/// The passes of a stage, or of one that is alike, in the order of the plan's schedule. What is
+/// born and dies in a pass stays: in any order a micro batch goes forward before it goes backward.
+program::Program arranged(LoweredStage& like, const Plan& plan, const Stage& stage) {
+  const auto nodes = like.program.nodes();
+  const program::NodeRange rounds = like.passes.rounds;
+  for (std::uint32_t i = rounds.first; i < rounds.end; i = nodes[i].end) {
+    ensure(nodes[i].deaths == 0, "lower: what all micro batches share dies in their order");
+  }
+  program::Arrangement arrangement(like.program);
+  arrangement.keep({0, rounds.first});
+  for (const Round& round : like.passes.apart(schedule_of(plan, stage), plan)) {
+    arrangement.repeat(Index::micro_batch, round.first, round.step, round.count, [&] {
+      for (const Pass& pass : round.passes) {
+        const program::Passage& passage =
+            like.passes.of(pass, like.passes.ends_of(plan, stage, round, pass));
+        ensure(!passage.nodes.empty(), "lower: a pass that one micro batch after the other lacks");
+        arrangement.pass(passage, Index::micro_batch, pass.micro_batch);
+      }
+    });
+  }
+  arrangement.keep({rounds.end, static_cast<std::uint32_t>(nodes.size())});
+  return std::move(arrangement).close(stage.number, stage.layers_of_model);
+}
+
+}  // namespace
+
+program::Program lower(const Plan& plan) {
+  ensure(plan.pipeline_degree == 1, "lower: each stage of a pipeline has a program of its own");
+  return lower_stage(plan, 0);
+}
+
+program::Program lower_stage(const Plan& plan, std::int64_t number) {
+  LoweredStage stage = lower_one_by_one(plan, number);
+  return plan.pipeline_degree == 1 ? std::move(stage.program) : arranged(stage, plan, stage.stage);
+}
+
+std::vector<program::Program> lower_stages(const Plan& plan) {
+  std::vector<program::Program> stages;
+  stages.reserve(static_cast<std::size_t>(plan.pipeline_degree));
+  if (plan.pipeline_degree == 1) {
+    stages.push_back(lower_stage(plan, 0));
+    return stages;
+  }
+  std::vector<LoweredStage> emitted;
+  for (std::int64_t number = 0; number < plan.pipeline_degree; ++number) {
+    const Stage stage = stage_of(plan, number);
+    auto like = std::find_if(emitted.begin(), emitted.end(), [&](const LoweredStage& other) {
+      return alike(plan, other.stage, stage);
+    });
+    if (like == emitted.end()) {
+      like = emitted.insert(like, lower_one_by_one(plan, number));
+    }
+    stages.push_back(arranged(*like, plan, stage));
+  }
+  return stages;
 }
 
 std::span<const AttentionLoweringInfo> attention_lowerings() {

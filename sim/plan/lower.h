@@ -22,7 +22,7 @@ namespace trireme::plan {
 /// The program of one stage of a plan's pipeline; of stage 0 of a plan without one, as `lower`.
 [[nodiscard]] program::Program lower_stage(const Plan& plan, std::int64_t stage);
 
-/// The programs of all stages, in order.
+/// The programs of all stages, in order. Those of stages that have the same passes share segments.
 [[nodiscard]] std::vector<program::Program> lower_stages(const Plan& plan);
 
 /// One way to lower a part of the model: a row that `trireme plans` prints.

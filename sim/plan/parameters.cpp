@@ -1,6 +1,7 @@
 #include "sim/plan/parameters.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "sim/plan/experts.h"
 
@@ -53,9 +54,11 @@ constexpr std::size_t kExpectedParameters = 24;
 /// Operands of one multi-tensor operation; more parameters than fit are an error of a lowering.
 class OperandList {
  public:
+  OperandList() {}  // NOLINT(modernize-use-equals-default): leaves the room as it is
+
   void add(Operand operand) {
     ensure(count_ < operand_.size(), "parameters: too many operands");
-    operand_[count_++] = operand;
+    std::construct_at(&operand_[count_++], operand);
   }
 
   [[nodiscard]] bool empty() const { return count_ == 0; }
@@ -65,7 +68,10 @@ class OperandList {
  private:
   // A layer has up to 17 parameters (latent attention and experts with LayerNorm), of which the
   // optimizer takes five operands each.
-  std::array<Operand, 96> operand_{};
+  union {
+    std::array<Operand, 96> operand_;
+  };
+
   std::size_t count_ = 0;
 };
 

@@ -46,30 +46,32 @@ bool same_declaration(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Builder::Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents) {
-  program_.mesh_ = mesh;
-  program_.extents_ = extents;
-  program_.tensors_.reserve(kExpectedTensors);
-  program_.ops_.reserve(kExpectedOps);
-  program_.operands_.reserve(kExpectedOperands);
-  program_.segments_.reserve(kExpectedNodes);
+Builder::Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents)
+    : pool_(std::make_shared<Pool>()) {
+  pool_->mesh = mesh;
+  pool_->extents = extents;
+  for (int axis = 0; axis < kMaxMeshAxes; ++axis) {
+    if (axis >= mesh.axes() || mesh.size(axis) == 1) {
+      narrow_axes_ = static_cast<AxisMask>(narrow_axes_ | axis_bit(axis));
+    }
+  }
+  pool_->tensors.reserve(kExpectedTensors);
+  pool_->ops.reserve(kExpectedOps);
+  pool_->operands.reserve(kExpectedOperands);
+  pool_->segments.reserve(kExpectedNodes);
   program_.nodes_.reserve(kExpectedNodes);
 }
 
-TensorId Builder::add(Tensor tensor) {
-  const Mesh& mesh = program_.mesh_;
-  for (int axis = 0; axis < kMaxMeshAxes; ++axis) {
-    if (axis >= mesh.axes() || mesh.size(axis) == 1) {
-      tensor.layout = tensor.layout.with(axis_bit(axis), Placement::replicate());
-    }
-  }
+TensorId Builder::add(Tensor&& tensor) {
+  const Mesh& mesh = pool_->mesh;
+  tensor.layout = tensor.layout.with(narrow_axes_, Placement::replicate());
   for (TensorId id = redeclared_.next; id < redeclared_.end; ++id) {
-    if (same_declaration(program_.tensors_[id], tensor)) {
+    if (same_declaration(pool_->tensors[id], tensor)) {
       redeclared_.next = static_cast<TensorId>(id + 1);
       return id;
     }
   }
-  const std::size_t id = program_.tensors_.size();
+  const std::size_t id = pool_->tensors.size();
   if (id >= kNoTensor) {
     throw BuildError("program: too many tensors");
   }
@@ -86,12 +88,12 @@ TensorId Builder::add(Tensor tensor) {
                                  shape_in_symbols(mesh, tensor)));
   }
   if (tensor.base != kNoTensor &&
-      tensor.local_bytes() > program_.tensors_[tensor.base].local_bytes()) {
+      tensor.local_bytes() > pool_->tensors[tensor.base].local_bytes()) {
     throw BuildError(fmt::format("tensor '{}': it does not fit into the memory of '{}'",
                                  display_name(tensor),
-                                 display_name(program_.tensors_[tensor.base])));
+                                 display_name(pool_->tensors[tensor.base])));
   }
-  program_.tensors_.push_back(tensor);
+  pool_->tensors.push_back(tensor);
   return static_cast<TensorId>(id);
 }
 
@@ -109,7 +111,7 @@ TensorId Builder::declare(const TensorSpec& spec) {
   tensor.layout = spec.layout;
   tensor.block = spec.block;
   tensor.layers = spec.layers;
-  return add(tensor);
+  return add(std::move(tensor));
 }
 
 TensorId Builder::declare_view(
@@ -122,7 +124,7 @@ TensorId Builder::declare_view(
   view.slice = slice;
   view.shape = shape;
   view.varies = static_cast<IndexMask>(view.varies | more);
-  return add(view);
+  return add(std::move(view));
 }
 
 TensorId Builder::declare_shard_of(TensorId base,
@@ -146,7 +148,7 @@ TensorId Builder::declare_shard_of(TensorId base,
   if (shard.pad_multiple == 0) {
     shard.pad_multiple = 1;
   }
-  return add(shard);
+  return add(std::move(shard));
 }
 
 TensorId Builder::declare_block(TensorId base, AxisMask group, std::int64_t rotation) {
@@ -158,14 +160,14 @@ TensorId Builder::declare_block(TensorId base, AxisMask group, std::int64_t rota
     throw BuildError(fmt::format(
         "tensor '{}': it cannot be cut into {} blocks of tokens", display_name(whole), ranks));
   }
-  program_.tensors_[base].blocks = static_cast<std::int16_t>(ranks);
+  pool_->tensors[base].blocks = static_cast<std::int16_t>(ranks);
   Tensor block = whole;
   block.base = base;
   block.storage = Storage::view;
   block.slice = {.dim = kSequenceDim, .first = 0, .extent = tokens / ranks};
   block.block = {group, static_cast<std::int16_t>((rotation % ranks + ranks) % ranks)};
   block.shape = whole.shape.with(kSequenceDim, {whole.shape[kSequenceDim].size / ranks, "S'"});
-  return add(block);
+  return add(std::move(block));
 }
 
 TensorId Builder::declare_next_block(TensorId base, std::int64_t rotation) {
@@ -175,7 +177,7 @@ TensorId Builder::declare_next_block(TensorId base, std::int64_t rotation) {
   next.base = base;
   next.storage = Storage::in_place;
   next.block.rotation = static_cast<std::int16_t>((rotation % ranks + ranks) % ranks);
-  return add(next);
+  return add(std::move(next));
 }
 
 TensorId Builder::declare_own_tokens(TensorId base) {
@@ -188,7 +190,7 @@ TensorId Builder::declare_own_tokens(TensorId base) {
   own.shape = own.shape.with(kSequenceDim, {own.shape[kSequenceDim].size * ranks, "S"});
   own.layout = own.layout.with(own.block.group, Placement::shard(kSequenceDim));
   own.block = {};
-  return add(own);
+  return add(std::move(own));
 }
 
 TensorId Builder::declare_in_place(TensorId base, std::string_view part, const Layout& layout) {
@@ -197,16 +199,17 @@ TensorId Builder::declare_in_place(TensorId base, std::string_view part, const L
   successor.base = base;
   successor.storage = Storage::in_place;
   successor.layout = layout;
-  return add(successor);
+  return add(std::move(successor));
 }
 
 void Builder::begin_segment(std::string_view label) {
   Node node;
   node.kind = Node::Kind::run;
-  node.segment = static_cast<std::uint16_t>(program_.segments_.size());
-  node.end = static_cast<std::uint32_t>(program_.nodes_.size() + 1);
+  node.segment = static_cast<std::uint16_t>(pool_->segments.size());
+  node.end = next_node() + 1;
+  node.shift = run_shift_;
   program_.nodes_.push_back(node);
-  program_.segments_.push_back({label, static_cast<OpId>(program_.ops_.size()), 0});
+  pool_->segments.push_back({label, static_cast<OpId>(pool_->ops.size()), 0});
   in_segment_ = true;
 }
 
@@ -242,6 +245,20 @@ void Builder::close_repeat() {
   program_.nodes_[open_repeats_[--depth_]].end = static_cast<std::uint32_t>(program_.nodes_.size());
 }
 
+void Builder::append_again(const Passage& passage) {
+  const std::uint32_t moved = next_node() - passage.nodes.first;
+  for (std::uint32_t i = passage.nodes.first; i < passage.nodes.end; ++i) {
+    Node node = program_.nodes_[i];
+    node.end += moved;
+    if (node.kind == Node::Kind::run) {
+      for (std::size_t index = 0; index < kIndexCount; ++index) {
+        node.shift[index] += run_shift_[index] - passage.shift[index];
+      }
+    }
+    program_.nodes_.push_back(node);
+  }
+}
+
 Op& Builder::emit(Function function,
                   std::string_view label,
                   std::initializer_list<Operand> operands) {
@@ -253,7 +270,7 @@ Op& Builder::emit(Function function, std::string_view label, std::span<const Ope
     throw BuildError(fmt::format("operation '{}': a collective needs a group", label));
   }
   Op& op = append(function, label, operands);
-  check_operands(program_.mesh_, program_.tensors_, op, operands);
+  check_operands(pool_->mesh, pool_->tensors, op, operands);
   return op;
 }
 
@@ -266,19 +283,21 @@ Op& Builder::append(Function function, std::string_view label, std::span<const O
   op.function = function;
   op.phase = phase_;
   op.component = component_;
-  op.first_operand = static_cast<std::uint32_t>(program_.operands_.size());
+  op.first_operand = static_cast<std::uint32_t>(pool_->operands.size());
   op.operands = static_cast<std::uint16_t>(operands.size());
-  for (Operand operand : operands) {
-    for (std::size_t i = 0; i < kIndexCount; ++i) {
-      if ((tensor(operand.ref.tensor).varies & (1U << i)) != 0) {
-        operand.ref.offset[i] = static_cast<std::int16_t>(operand.ref.offset[i] + shift_[i]);
+  pool_->operands.insert(pool_->operands.end(), operands.begin(), operands.end());
+  if (shift_ != decltype(shift_){}) {
+    for (Operand& operand : std::span(pool_->operands).last(operands.size())) {
+      for (std::size_t i = 0; i < kIndexCount; ++i) {
+        if ((tensor(operand.ref.tensor).varies & (1U << i)) != 0) {
+          operand.ref.offset[i] = static_cast<std::int16_t>(operand.ref.offset[i] + shift_[i]);
+        }
       }
     }
-    program_.operands_.push_back(operand);
   }
-  program_.ops_.push_back(op);
-  ++program_.segments_.back().ops;
-  return program_.ops_.back();
+  pool_->ops.push_back(op);
+  ++pool_->segments.back().ops;
+  return pool_->ops.back();
 }
 
 Op& Builder::append_message(Function function,
@@ -295,9 +314,10 @@ Op& Builder::append_message(Function function,
       function == Function::stage_sum ? CollectiveKind::all_reduce : CollectiveKind::send_recv;
   op.group = axis_bit(mesh().stage_axis());
   op.stream = stream;
-  op.peer_stage = static_cast<std::int16_t>(peer_stage);
+  const std::int64_t stages = mesh().stages();
+  op.stages_on = static_cast<std::int16_t>((peer_stage - program_.stage_ + stages) % stages);
   op.blocking = function != Function::stage_send;
-  check_operands(program_.mesh_, program_.tensors_, op, all);
+  check_operands(pool_->mesh, pool_->tensors, op, all);
   return op;
 }
 
@@ -334,13 +354,9 @@ Op& Builder::append_collective(CollectiveKind kind,
   if (from.size() != to.size() || from.empty()) {
     throw BuildError(fmt::format("operation '{}': needs one output per input", label));
   }
-  std::array<Operand, 64> joined{};
-  if (from.size() + to.size() > joined.size()) {
-    throw BuildError(fmt::format("operation '{}': too many operands", label));
-  }
-  std::copy(from.begin(), from.end(), joined.begin());
-  std::copy(to.begin(), to.end(), joined.begin() + static_cast<std::ptrdiff_t>(from.size()));
-  const std::span<const Operand> operands(joined.data(), from.size() + to.size());
+  joined_.assign(from.begin(), from.end());
+  joined_.insert(joined_.end(), to.begin(), to.end());
+  const std::span<const Operand> operands(joined_);
   Op& op = append(Function::collective, label, operands);
   op.collective = kind;
   op.group = wide_axes(mesh(), group);
@@ -358,7 +374,7 @@ Op& Builder::append_collective(CollectiveKind kind,
       op.reduction = in[axis] == Placement::partial_max() ? Reduction::max : Reduction::sum;
     }
   }
-  check_operands(program_.mesh_, program_.tensors_, op, operands);
+  check_operands(pool_->mesh, pool_->tensors, op, operands);
   return op;
 }
 
@@ -423,7 +439,7 @@ TensorId Builder::declare_result(Ref like, std::string_view name, const Layout& 
   result.resident = false;
   result.blocks = 1;
   result.layout = layout;
-  return add(result);
+  return add(std::move(result));
 }
 
 namespace {
@@ -498,7 +514,8 @@ void Builder::keep(std::span<const Ref> held, std::string_view source) {
 
 Program Builder::close() && {
   ensure(depth_ == 0, "program: a repeat is still open");
-  derive_lifetimes(program_);
+  derive_lifetimes(*pool_, program_.nodes_, program_.repeat_deaths_);
+  program_.pool_ = std::move(pool_);
   return std::move(program_);
 }
 

@@ -52,12 +52,12 @@ class Builder {
     program_.layers_of_model_ = std::move(layers_of_model);
   }
 
-  [[nodiscard]] const Mesh& mesh() const { return program_.mesh_; }
+  [[nodiscard]] const Mesh& mesh() const { return pool_->mesh; }
 
-  [[nodiscard]] const Tensor& tensor(TensorId id) const { return program_.tensors_[id]; }
+  [[nodiscard]] const Tensor& tensor(TensorId id) const { return pool_->tensors[id]; }
 
   /// States in which order the ranks of a ring hold the tokens.
-  void set_token_order(const TokenOrder& order) { program_.token_order_ = order; }
+  void set_token_order(const TokenOrder& order) { pool_->token_order = order; }
 
   /// Declares a tensor; its memory is allocated where it is first written.
   TensorId declare(const TensorSpec& spec);
@@ -211,6 +211,30 @@ class Builder {
     now = outer;
   }
 
+  /// Runs what `body` emits for the instances `shift` further along `index`. It is emitted the
+  /// first time; from then on the same operations run again.
+  template <class Body>
+  void pass(Passage& known, Index index, std::int64_t shift, Body body) {
+    const auto outer = run_shift_;
+    run_shift_[static_cast<std::size_t>(index)] += static_cast<std::int32_t>(shift);
+    in_segment_ = false;
+    if (known.nodes.empty()) {
+      known.shift = run_shift_;
+      known.nodes.first = next_node();
+      body();
+      known.nodes.end = next_node();
+    } else {
+      append_again(known);
+    }
+    in_segment_ = false;
+    run_shift_ = outer;
+  }
+
+  /// The number of the node that comes next.
+  [[nodiscard]] std::uint32_t next_node() const {
+    return static_cast<std::uint32_t>(program_.nodes_.size());
+  }
+
   /// Emits one operation with the operands that function_table() lists. Returns it for attributes
   /// to be set.
   Op& emit(Function function, std::string_view label, std::initializer_list<Operand> operands);
@@ -287,7 +311,8 @@ class Builder {
                      Stream stream);
   void open_repeat(Index index, std::int64_t first, std::int64_t step, std::int64_t count);
   void close_repeat();
-  TensorId add(Tensor tensor);
+  void append_again(const Passage& passage);
+  TensorId add(Tensor&& tensor);
   Op& append(Function function, std::string_view label, std::span<const Operand> operands);
   Op& append_collective(CollectiveKind kind,
                         std::string_view label,
@@ -305,16 +330,20 @@ class Builder {
   };
 
   [[nodiscard]] TensorId next_declaration() const {
-    return redeclared_.next == kNoTensor ? static_cast<TensorId>(program_.tensors_.size())
+    return redeclared_.next == kNoTensor ? static_cast<TensorId>(pool_->tensors.size())
                                          : redeclared_.next;
   }
 
+  std::shared_ptr<Pool> pool_;
+  AxisMask narrow_axes_ = 0;  // of one rank, or that the mesh does not have
   Program program_;
   std::array<std::uint32_t, 8> open_repeats_{};
   std::size_t depth_ = 0;
-  bool in_segment_ = false;  // operations go to the last segment
+  bool in_segment_ = false;      // operations go to the last segment
+  std::vector<Operand> joined_;  // of a collective: from, then to
   Redeclared redeclared_;
-  std::array<std::int16_t, kIndexCount> shift_{};
+  std::array<std::int16_t, kIndexCount> shift_{};      // of operands
+  std::array<std::int32_t, kIndexCount> run_shift_{};  // of runs
   Phase phase_ = Phase::forward;
   Component component_ = Component::attention;
 };

@@ -20,20 +20,37 @@ constexpr std::size_t kMaxDepth = 8;
 
 enum class Overlap { none, some, all };
 
-/// The repeats around one run of operations, outermost first.
+/// The repeats around one run of a segment, outermost first.
 struct Context {
   std::array<std::uint16_t, kMaxDepth> repeats{};
   std::uint8_t depth = 0;
   IndexMask bound = 0;
   IndexMask looping = 0;  // bound by a repeat of more than one iteration
   IndexMask beyond = 0;   // bound by a repeat that leaves the extents
+  std::array<std::int32_t, kIndexCount> shift{};
+  std::uint32_t start = 0;     // operations of the runs before
+  std::int32_t next_run = -1;  // of the same segment
 };
 
-/// One reference to a tensor's memory, with the instances it reaches over the whole step.
+/// What holds for some, or all, runs of a segment.
+struct SegmentRuns {
+  std::int32_t first = -1;
+  std::int32_t last = -1;
+  std::uint16_t count = 0;
+  IndexMask bound = 0xff;  // in all
+  IndexMask looping = 0;   // in some
+  IndexMask moved = 0;     // in some: beyond the extents, or to other instances
+};
+
+/// One reference to a tensor's memory in one run, with the instances it reaches over the whole
+/// step.
 struct Use {
   Operand operand;
   std::uint32_t operand_index = 0;
   OpId op = 0;
+  std::uint32_t number = 0;  // of the reference, the same in all runs
+  std::uint16_t run = 0;
+  std::array<std::int32_t, kIndexCount> offset{};  // that of the run included
   Instances instances;
   // The repeats that bind the tensor's indices, outermost first, up to the first that does not.
   std::array<std::uint16_t, kMaxDepth> path{};
@@ -41,26 +58,25 @@ struct Use {
   /// The repeat at whose end the use is over, for a tensor that does not vary over its index.
   std::int32_t ends_with_repeat = -1;
   std::int64_t instances_per_end = 1;
-  /// Program order: of the operation, which reads before it writes, or of the repeat's end.
+  /// Order of issue: of the operation, which reads before it writes, or of the repeat's end.
   std::uint32_t position = 0;
 };
 
 class LifetimeDeriver {
  public:
-  LifetimeDeriver(std::array<std::int64_t, kIndexCount> extents,
-                  std::vector<Tensor>& tensors,
-                  std::vector<Op>& ops,
-                  const std::vector<Operand>& operands,
-                  const std::vector<Segment>& segments,
-                  std::vector<Node>& nodes)
-      : extents_(extents),
-        tensors_(tensors),
-        ops_(ops),
-        operands_(operands),
-        segments_(segments),
+  LifetimeDeriver(Pool& pool, std::vector<Node>& nodes)
+      : extents_(pool.extents),
+        tensors_(pool.tensors),
+        ops_(pool.ops),
+        operands_(pool.operands),
+        segments_(pool.segments),
         nodes_(nodes) {}
 
   void run() {
+    brief_.reserve(tensors_.size());
+    for (const Tensor& tensor : tensors_) {
+      brief_.push_back({tensor.root, tensor.varies, tensor.storage == Storage::in_place});
+    }
     find_contexts();
     sort_uses_by_memory();
     births_.reserve(tensors_.size());
@@ -114,15 +130,20 @@ class LifetimeDeriver {
   };
 
   void find_contexts() {
-    context_of_op_.resize(ops_.size());
+    segment_of_op_.resize(ops_.size());
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      std::fill_n(segment_of_op_.begin() + static_cast<std::ptrdiff_t>(segments_[i].first_op),
+                  segments_[i].ops,
+                  static_cast<std::uint16_t>(i));
+    }
+    runs_.resize(segments_.size());
     last_op_.resize(nodes_.size());
     Context open;
     std::array<std::uint32_t, kMaxDepth> ends{};
-    OpId next_op = 0;
     for (std::uint32_t i = 0; i <= nodes_.size(); ++i) {
       while (open.depth > 0 && ends[open.depth - 1U] == i) {
         const std::uint16_t closing = open.repeats[--open.depth];
-        last_op_[closing] = next_op - 1;
+        last_op_[closing] = open.start - 1;
         open.bound = static_cast<IndexMask>(open.bound & ~index_bit(nodes_[closing].index));
         open.looping = static_cast<IndexMask>(open.looping & ~index_bit(nodes_[closing].index));
         open.beyond = static_cast<IndexMask>(open.beyond & ~index_bit(nodes_[closing].index));
@@ -145,12 +166,27 @@ class LifetimeDeriver {
         }
         continue;
       }
-      const Segment& segment = segments_[node.segment];
-      std::fill_n(context_of_op_.begin() + static_cast<std::ptrdiff_t>(segment.first_op),
-                  segment.ops,
-                  static_cast<std::uint16_t>(contexts_.size()));
-      contexts_.push_back(open);
-      next_op = segment.first_op + segment.ops;
+      add_run(node, open);
+      open.start += segments_[node.segment].ops;
+    }
+  }
+
+  void add_run(const Node& node, const Context& around) {
+    SegmentRuns& runs = runs_[node.segment];
+    const auto number = static_cast<std::int32_t>(contexts_.size());
+    (runs.count == 0 ? runs.first : contexts_[static_cast<std::size_t>(runs.last)].next_run) =
+        number;
+    runs.last = number;
+    ++runs.count;
+    contexts_.push_back(around);
+    contexts_.back().shift = node.shift;
+    runs.bound = static_cast<IndexMask>(runs.bound & around.bound);
+    runs.looping = static_cast<IndexMask>(runs.looping | around.looping);
+    runs.moved = static_cast<IndexMask>(runs.moved | around.beyond);
+    for (std::size_t i = 0; i < kIndexCount; ++i) {
+      if (node.shift[i] != 0) {
+        runs.moved = static_cast<IndexMask>(runs.moved | (1U << i));
+      }
     }
   }
 
@@ -158,7 +194,7 @@ class LifetimeDeriver {
   void sort_uses_by_memory() {
     first_use_.assign(tensors_.size() + 1, 0);
     for (const Operand& operand : operands_) {
-      ++first_use_[tensors_[operand.ref.tensor].root + 1U];
+      ++first_use_[brief_[operand.ref.tensor].root + 1U];
     }
     for (std::size_t i = 1; i < first_use_.size(); ++i) {
       first_use_[i] += first_use_[i - 1];
@@ -169,7 +205,7 @@ class LifetimeDeriver {
       const Op& operation = ops_[op];
       for (std::uint32_t i = 0; i < operation.operands; ++i) {
         const std::uint32_t operand = operation.first_operand + i;
-        uses_[next[tensors_[operands_[operand].ref.tensor].root]++] = {op, operand};
+        uses_[next[brief_[operands_[operand].ref.tensor].root]++] = {op, operand};
       }
     }
   }
@@ -181,31 +217,32 @@ class LifetimeDeriver {
       return;
     }
     const Tensor& tensor = tensors_[root];
-    const std::uint16_t context = context_of_op_[uses_[first].op];
-    bool simple = tensor.resident || (contexts_[context].looping & ~tensor.varies) == 0;
+    const std::uint16_t segment = segment_of_op_[uses_[first].op];
+    bool simple = tensor.resident || (runs_[segment].looping & ~tensor.varies) == 0;
     const auto& offset = operands_[uses_[first].operand].ref.offset;
     for (std::uint32_t i = first; i < last && simple; ++i) {
       const Operand& operand = operands_[uses_[i].operand];
-      const Context& around = contexts_[context_of_op_[uses_[i].op]];
-      simple = (tensor.resident
-                    ? operand.ref.offset == std::array<std::int16_t, kIndexCount>{} &&
-                          (tensor.varies & around.beyond) == 0
-                    : context_of_op_[uses_[i].op] == context && operand.ref.offset == offset) &&
-               (tensors_[operand.ref.tensor].varies & ~around.bound) == 0 &&
-               tensors_[operand.ref.tensor].storage != Storage::in_place;
+      const std::uint16_t of_use = segment_of_op_[uses_[i].op];
+      const SegmentRuns& runs = runs_[of_use];
+      simple = (tensor.resident ? operand.ref.offset == std::array<std::int16_t, kIndexCount>{} &&
+                                      (tensor.varies & runs.moved) == 0
+                                : of_use == segment && operand.ref.offset == offset) &&
+               (brief_[operand.ref.tensor].varies & ~runs.bound) == 0 &&
+               !brief_[operand.ref.tensor].in_place;
     }
     if (simple && tensor.resident) {
       return;  // always there, and every reference stays within the extents
     }
-    if (simple && derive_within_one_run(root, first, last)) {
+    if (simple && derive_within_one_segment(root, first, last)) {
       return;
     }
     derive_across_runs(root, first, last);
   }
 
-  /// Every use stands in one run and reaches the same instance: the first is the birth, the last
-  /// the death. Returns false where something is wrong, for the general case to say what.
-  bool derive_within_one_run(TensorId root, std::uint32_t first, std::uint32_t last) {
+  /// Every use stands in one segment and reaches the same instance in each of its runs: the first
+  /// is the birth, the last the death. Returns false where something is wrong, for the general case
+  /// to say what.
+  bool derive_within_one_segment(TensorId root, std::uint32_t first, std::uint32_t last) {
     const Operand& birth = operands_[uses_[first].operand];
     const Operand& death = operands_[uses_[last - 1].operand];
     const bool written_and_read_at_once =
@@ -215,11 +252,10 @@ class LifetimeDeriver {
       return false;
     }
     for (std::uint32_t i = first; i < last; ++i) {
-      for (std::uint32_t j = i + 1; j < last; ++j) {
-        const Operand& one = operands_[uses_[i].operand];
+      const Operand& one = operands_[uses_[i].operand];
+      for (std::uint32_t j = i + 1; j < last && one.access == Access::write; ++j) {
         const Operand& other = operands_[uses_[j].operand];
-        if (one.access == Access::write && other.access == Access::write &&
-            one.ref.tensor == other.ref.tensor) {
+        if (other.access == Access::write && one.ref.tensor == other.ref.tensor) {
           return false;
         }
       }
@@ -248,14 +284,19 @@ class LifetimeDeriver {
     }
   }
 
-  [[nodiscard]] Use make_use(std::uint32_t use_index) const {
+  [[nodiscard]] Use make_use(std::uint32_t use_index, std::int32_t run) const {
     Use use;
     use.op = uses_[use_index].op;
     use.operand_index = uses_[use_index].operand;
     use.operand = operands_[use.operand_index];
-    use.position = 4 * use.op + (use.operand.access == Access::write ? 1 : 0);
+    use.run = static_cast<std::uint16_t>(run);
+    const Context& context = contexts_[use.run];
+    const OpId in_run = use.op - segments_[segment_of_op_[use.op]].first_op;
+    use.position = 4 * (context.start + in_run) + (use.operand.access == Access::write ? 1 : 0);
+    for (std::size_t i = 0; i < kIndexCount; ++i) {
+      use.offset[i] = use.operand.ref.offset[i] + context.shift[i];
+    }
     const Tensor& memory = tensors_[tensors_[use.operand.ref.tensor].root];
-    const Context& context = contexts_[context_of_op_[use.op]];
     const IndexMask varies = tensors_[use.operand.ref.tensor].varies;
     if ((varies & ~context.bound) != 0) {
       refuse(use, "no repeat around the operation binds one of its indices");
@@ -265,7 +306,7 @@ class LifetimeDeriver {
       const Node& repeat = nodes_[id];
       const auto index = static_cast<std::size_t>(repeat.index);
       if ((memory.varies & index_bit(repeat.index)) != 0) {
-        const std::int32_t begin = repeat.first + use.operand.ref.offset[index];
+        const std::int32_t begin = repeat.first + use.offset[index];
         const std::int32_t end = begin + repeat.step * (repeat.count - 1);
         use.instances.range[index] = {std::min(begin, end),
                                       std::max(begin, end),
@@ -288,7 +329,7 @@ class LifetimeDeriver {
     for (std::size_t i = 0; i < std::min(a.depth, b.depth) && a.path[i] == b.path[i]; ++i) {
       const Node& repeat = nodes_[a.path[i]];
       const auto index = static_cast<std::size_t>(repeat.index);
-      const int shift = a.operand.ref.offset[index] - b.operand.ref.offset[index];
+      const std::int32_t shift = a.offset[index] - b.offset[index];
       if (shift != 0) {  // a larger offset meets an instance in an earlier iteration
         return repeat.step > 0 ? shift > 0 : shift < 0;
       }
@@ -299,7 +340,7 @@ class LifetimeDeriver {
   /// How much of `use` the other uses reach as well. Ranges of different strides are cut into parts
   /// of one.
   template <class Iterator>
-  [[nodiscard]] Overlap overlap(const Use& use, Iterator begin, Iterator end) const {
+  [[nodiscard]] Overlap overlap(const Use& use, Iterator begin, Iterator end) {
     bool touched = false;
     Strides strides{};
     bool one_stride = adopt(strides, use.instances);
@@ -315,8 +356,9 @@ class LifetimeDeriver {
     if (!touched) {
       return Overlap::none;
     }
-    std::vector<Instances> left;
-    std::vector<Instances> cuts;
+    std::vector<Instances>& left = left_;
+    std::vector<Instances>& cuts = cuts_;
+    left.clear();
     if (one_stride) {
       left.push_back(use.instances);
     } else {
@@ -330,24 +372,55 @@ class LifetimeDeriver {
         refine(other->instances, strides, cuts);
       }
       for (const Instances& cut : cuts) {
-        std::vector<Instances> rest;
+        rest_.clear();
         for (const Instances& piece : left) {
-          subtract(piece, cut, strides, rest);
+          subtract(piece, cut, strides, rest_);
         }
-        left = std::move(rest);
+        left.swap(rest_);
       }
     }
     return left.empty() ? Overlap::all : Overlap::some;
   }
 
-  void derive_across_runs(TensorId root, std::uint32_t first, std::uint32_t last) {
-    std::vector<Use>& uses = sorted_;
-    uses.clear();
+  /// Fills `sorted_` with every use in every run, in the order in which they reach an instance.
+  void find_uses(std::uint32_t first, std::uint32_t last) {
+    found_.clear();
+    order_.clear();
     for (std::uint32_t i = first; i < last; ++i) {
-      uses.push_back(make_use(i));
+      std::int32_t run = runs_[segment_of_op_[uses_[i].op]].first;
+      for (; run >= 0; run = contexts_[static_cast<std::size_t>(run)].next_run) {
+        order_.push_back(static_cast<std::uint32_t>(found_.size()));
+        found_.push_back(make_use(i, run));
+        found_.back().number = i - first;
+      }
     }
-    std::stable_sort(
-        uses.begin(), uses.end(), [this](const Use& a, const Use& b) { return earlier(a, b); });
+    std::stable_sort(order_.begin(), order_.end(), [this](std::uint32_t a, std::uint32_t b) {
+      return earlier(found_[a], found_[b]);
+    });
+    sorted_.clear();
+    for (const std::uint32_t i : order_) {
+      sorted_.push_back(found_[i]);
+    }
+    times_.assign(last - first, 0);
+  }
+
+  /// Whether an event has happened at the use in all runs of its segment.
+  bool in_all_runs(const Use& use) {
+    return ++times_[use.number] == runs_[segment_of_op_[use.op]].count;
+  }
+
+  void check_all_runs(const std::vector<Use>& uses, std::string_view what) {
+    for (const Use& use : uses) {
+      if (times_[use.number] != 0 && times_[use.number] != runs_[segment_of_op_[use.op]].count) {
+        refuse(use, fmt::format("{} in some runs of its segment: emit them apart", what));
+      }
+    }
+    std::fill(times_.begin(), times_.end(), std::uint16_t{0});
+  }
+
+  void derive_across_runs(TensorId root, std::uint32_t first, std::uint32_t last) {
+    find_uses(first, last);
+    const std::vector<Use>& uses = sorted_;
     const Tensor& memory = tensors_[root];
     if (!memory.resident) {  // a resident buffer may be written again and again
       check_single_assignment(uses);
@@ -378,9 +451,12 @@ class LifetimeDeriver {
                            kIndexNames[static_cast<std::size_t>(
                                nodes_[static_cast<std::size_t>(use->ends_with_repeat)].index)]));
       }
-      record_birth(use->op, root);
-      born = ops_[use->op].phase;
+      if (in_all_runs(*use)) {
+        record_birth(use->op, root);
+        born = ops_[use->op].phase;
+      }
     }
+    check_all_runs(uses, "it is born");
     for (auto use = uses.begin(); use != uses.end(); ++use) {
       const Overlap later = overlap(*use, use + 1, uses.end());
       if (later == Overlap::some) {
@@ -393,14 +469,17 @@ class LifetimeDeriver {
         refuse(*use, "it is written and never used");
       }
       if (use->ends_with_repeat < 0) {
-        record_death({use->op, use->operand_index}, root, born);
+        if (in_all_runs(*use)) {
+          record_death({use->op, use->operand_index}, root, born);
+        }
         continue;
       }
       const auto node = static_cast<std::uint32_t>(use->ends_with_repeat);
       ++nodes_[node].deaths;
-      repeat_deaths_.push_back({node, {root, use->instances_per_end, use->operand.ref.offset}});
+      repeat_deaths_.push_back({node, {root, use->instances_per_end, use->offset}});
       note_saved(use->op, root, born);
     }
+    check_all_runs(uses, "it is used last");
   }
 
   void check_single_assignment(const std::vector<Use>& uses) const {
@@ -408,7 +487,7 @@ class LifetimeDeriver {
       if (one->operand.access != Access::write) {
         continue;
       }
-      const Context& context = contexts_[context_of_op_[one->op]];
+      const Context& context = contexts_[one->run];
       const TensorId id = one->operand.ref.tensor;
       const auto again = static_cast<IndexMask>(context.looping & ~tensors_[id].varies);
       if (again != 0) {
@@ -495,30 +574,42 @@ class LifetimeDeriver {
   const std::vector<Segment>& segments_;
   std::vector<Node>& nodes_;
 
-  std::vector<Context> contexts_;
-  std::vector<std::uint16_t> context_of_op_;
-  std::vector<OpId> last_op_;  // of a repeat node: the last operation inside
+  /// What is asked of a tensor for every reference.
+  struct Brief {
+    TensorId root = kNoTensor;
+    IndexMask varies = kPerStep;
+    bool in_place = false;
+  };
+
+  std::vector<Brief> brief_;       // by tensor
+  std::vector<Context> contexts_;  // of runs, in order
+  std::vector<SegmentRuns> runs_;  // by segment
+  std::vector<std::uint16_t> segment_of_op_;
+  std::vector<std::uint32_t> last_op_;  // of a repeat node: the last operation inside, in order
   std::vector<std::uint32_t> first_use_;
   std::vector<UseIndex> uses_;
+  std::vector<Use> found_;
+  std::vector<std::uint32_t> order_;
   std::vector<Use> sorted_;
+  std::vector<std::uint16_t> times_;  // by number of a reference
   std::vector<Use> takeovers_;
+  std::vector<Instances> left_;  // of overlap, which is asked often
+  std::vector<Instances> cuts_;
+  std::vector<Instances> rest_;
 };
 
 }  // namespace
 
-void derive_lifetimes(Program& program) {
-  LifetimeDeriver deriver(program.extents_,
-                          program.tensors_,
-                          program.ops_,
-                          program.operands_,
-                          program.segments_,
-                          program.nodes_);
+void derive_lifetimes(Pool& pool,
+                      std::vector<Node>& nodes,
+                      std::vector<RepeatDeath>& repeat_deaths) {
+  LifetimeDeriver deriver(pool, nodes);
   deriver.run();
 
   // Counting sort of the events into one flat array per kind.
   std::uint32_t births = 0;
   std::uint32_t deaths = 0;
-  for (Op& op : program.ops_) {
+  for (Op& op : pool.ops) {
     op.first_birth = births;
     op.first_death = deaths;
     births += op.births;
@@ -526,28 +617,28 @@ void derive_lifetimes(Program& program) {
     op.births = 0;
     op.deaths = 0;
   }
-  program.births_.resize(births);
-  program.deaths_.resize(deaths);
-  program.death_operands_.resize(deaths);
+  pool.births.resize(births);
+  pool.deaths.resize(deaths);
+  pool.death_operands.resize(deaths);
   for (const auto& event : deriver.births_) {
-    Op& op = program.ops_[event.op];
-    program.births_[op.first_birth + op.births++] = event.tensor;
+    Op& op = pool.ops[event.op];
+    pool.births[op.first_birth + op.births++] = event.tensor;
   }
   for (const auto& event : deriver.deaths_) {
-    Op& op = program.ops_[event.op];
-    program.death_operands_[op.first_death + op.deaths] = event.operand;
-    program.deaths_[op.first_death + op.deaths++] = event.tensor;
+    Op& op = pool.ops[event.op];
+    pool.death_operands[op.first_death + op.deaths] = event.operand;
+    pool.deaths[op.first_death + op.deaths++] = event.tensor;
   }
-  std::uint32_t repeat_deaths = 0;
-  for (Node& node : program.nodes_) {
-    node.first_death = repeat_deaths;
-    repeat_deaths += node.deaths;
+  std::uint32_t ended = 0;
+  for (Node& node : nodes) {
+    node.first_death = ended;
+    ended += node.deaths;
     node.deaths = 0;
   }
-  program.repeat_deaths_.resize(repeat_deaths);
+  repeat_deaths.resize(ended);
   for (const auto& event : deriver.repeat_deaths_) {
-    Node& node = program.nodes_[event.node];
-    program.repeat_deaths_[node.first_death + node.deaths++] = event.death;
+    Node& node = nodes[event.node];
+    repeat_deaths[node.first_death + node.deaths++] = event.death;
   }
 }
 

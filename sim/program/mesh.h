@@ -73,6 +73,15 @@ class Mesh {
     return stage_axis_ == kNoAxis ? rank : rank + (stage - stage_of(rank)) * stride(stage_axis_);
   }
 
+  /// The ranks of a stage, by their place among them in ascending order.
+  [[nodiscard]] std::int64_t rank_of_stage(std::int64_t place, std::int64_t stage) const {
+    if (stage_axis_ == kNoAxis) {
+      return place;
+    }
+    const std::int64_t inner = stride(stage_axis_);
+    return place / inner * inner * stages() + place % inner + stage * inner;
+  }
+
   [[nodiscard]] int axes() const { return axes_; }
 
   [[nodiscard]] const MeshAxis& axis(int number) const {

@@ -242,8 +242,8 @@ struct Op {
   std::int8_t concat_dim = -1;
   /// Of send_recv, one hop: position p sends to p + shift and receives from p - shift.
   std::int16_t shift = 1;
-  /// Of a message between stages: the stage at its other end.
-  std::int16_t peer_stage = 0;
+  /// Of a message between stages: how many stages on its other end is, around the pipeline.
+  std::int16_t stages_on = 0;
   // Attention.
   bool causal = false;
   AttentionImplementation attention = AttentionImplementation::flash2;

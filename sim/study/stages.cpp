@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/engine/collective_payload.h"
 #include "sim/engine/sizes.h"
 
 namespace trireme::study {
@@ -28,13 +29,13 @@ std::string rank_class_of(const StageNumbers& numbers, std::size_t stages) {
 
 FullestStage fullest_stage(std::span<const Program> stages) {
   FullestStage fullest;
-  Bytes highest(-1);
-  for (std::size_t i = 0; stages.size() > 1 && i < stages.size(); ++i) {
-    const Bytes peak = engine::read_peak(stages[i]).allocated;
-    if (peak > highest) {
-      highest = peak;
-      fullest.stage = i;
-    }
+  if (stages.size() > 1) {
+    const std::vector<engine::MemoryPeak> peaks = engine::read_peaks(stages);
+    const auto highest =
+        std::max_element(peaks.begin(), peaks.end(), [](const auto& a, const auto& b) {
+          return a.allocated < b.allocated;
+        });
+    fullest.stage = static_cast<std::size_t>(highest - peaks.begin());
   }
   fullest.memory = engine::read_memory(stages[fullest.stage]);
   if (stages.size() > 1) {
@@ -45,19 +46,14 @@ FullestStage fullest_stage(std::span<const Program> stages) {
 
 StageNumbers read_stages(std::span<const Program> stages, std::int64_t gpus_per_node) {
   StageNumbers numbers;
-  Bytes most(-1);
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    const Program& stage = stages[i];
-    const std::int64_t rank =
-        stage.mesh().in_stage(engine::largest_sender(stage, gpus_per_node), stage.stage());
-    const ledger::ByteLedger bytes = engine::read_bytes(stage, gpus_per_node, rank);
-    if (bytes.sent > most) {
-      most = bytes.sent;
-      numbers.bytes = bytes;
-      numbers.sender = i;
-      numbers.rank = rank;
-    }
-    const ledger::FlopLedger flops = engine::read_flops(stage);
+  const std::vector<engine::StageBytes> bytes = engine::read_bytes(stages, gpus_per_node);
+  const auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
+    return a.bytes.sent < b.bytes.sent;
+  });
+  numbers.bytes = most->bytes;
+  numbers.rank = most->rank;
+  numbers.sender = static_cast<std::size_t>(most - bytes.begin());
+  for (const ledger::FlopLedger& flops : engine::read_flops(stages)) {
     numbers.flops.executed += 1.0 / static_cast<double>(stages.size()) * flops.executed;
     numbers.flops.model += flops.model;
     numbers.flops.model_full_attention += flops.model_full_attention;
@@ -69,10 +65,35 @@ StageNumbers read_stages(std::span<const Program> stages, std::int64_t gpus_per_
   return numbers;
 }
 
+namespace {
+
+/// Whether an earlier stage has the same segments, and its messages as far to go.
+bool says_as_another(const Program& stage,
+                     std::span<const Program> stages,
+                     const engine::Machine& machine) {
+  for (const Program* other = stages.data(); other != &stage; ++other) {
+    const auto as_far = [&](const program::Op& op) {
+      return !program::crosses_stages(op) ||
+             engine::group_of(stage, op, machine.gpus_per_node).ranks_per_node ==
+                 engine::group_of(*other, op, machine.gpus_per_node).ranks_per_node;
+    };
+    if (stage.shares_segments_with(*other) &&
+        std::all_of(stage.ops().begin(), stage.ops().end(), as_far)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<std::string> faster_than_links(std::span<const Program> stages,
                                            const engine::Machine& machine) {
   std::vector<std::string> all;
   for (const Program& stage : stages) {
+    if (says_as_another(stage, stages, machine)) {
+      continue;
+    }
     for (std::string& sentence : engine::faster_than_links(stage, machine)) {
       if (std::find(all.begin(), all.end(), sentence) == all.end()) {
         all.push_back(std::move(sentence));

@@ -172,7 +172,8 @@ class MeetingFinder {
     }
     const std::uint32_t who = classes_.class_of_rank[static_cast<std::size_t>(record.rank)];
     if (program::crosses_stages(op)) {
-      add_wait(record, last_of(record, meetings_.peer_at(who, op.peer_stage)));
+      add_wait(record,
+               last_of(record, meetings_.peer_at(who, schedule_.program_of(task).peer_stage(op))));
       return;
     }
     if (engine::meets_neighbours(op)) {

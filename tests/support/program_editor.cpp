@@ -9,9 +9,14 @@
 
 namespace trireme::program {
 
+ProgramEditor::ProgramEditor(Program program)
+    : pool_(std::make_shared<Pool>(*program.pool_)), program_(std::move(program)) {
+  program_.pool_ = pool_;
+}
+
 OpId ProgramEditor::find(std::string_view label, Phase phase) const {
-  for (OpId id = 0; id < program_.ops_.size(); ++id) {
-    if (program_.ops_[id].label == label && program_.ops_[id].phase == phase) {
+  for (OpId id = 0; id < pool_->ops.size(); ++id) {
+    if (pool_->ops[id].label == label && pool_->ops[id].phase == phase) {
       return id;
     }
   }
@@ -19,8 +24,8 @@ OpId ProgramEditor::find(std::string_view label, Phase phase) const {
 }
 
 TensorId ProgramEditor::tensor_id(std::string_view name, std::string_view part) const {
-  for (std::size_t id = 0; id < program_.tensors_.size(); ++id) {
-    if (program_.tensors_[id].name == name && program_.tensors_[id].part == part) {
+  for (std::size_t id = 0; id < pool_->tensors.size(); ++id) {
+    if (pool_->tensors[id].name == name && pool_->tensors[id].part == part) {
       return static_cast<TensorId>(id);
     }
   }
@@ -28,12 +33,12 @@ TensorId ProgramEditor::tensor_id(std::string_view name, std::string_view part) 
 }
 
 Operand& ProgramEditor::operand(OpId op, std::size_t number) {
-  return program_.operands_.at(program_.ops_.at(op).first_operand + number);
+  return pool_->operands.at(pool_->ops.at(op).first_operand + number);
 }
 
 void ProgramEditor::redirect(TensorId from, TensorId to, OpId first) {
-  for (OpId id = first; id < program_.ops_.size(); ++id) {
-    for (std::size_t i = 0; i < program_.ops_[id].operands; ++i) {
+  for (OpId id = first; id < pool_->ops.size(); ++id) {
+    for (std::size_t i = 0; i < pool_->ops[id].operands; ++i) {
       Operand& used = operand(id, i);
       used.ref.tensor = used.ref.tensor == from ? to : used.ref.tensor;
     }
@@ -42,7 +47,7 @@ void ProgramEditor::redirect(TensorId from, TensorId to, OpId first) {
 
 /// Keeps segments on their operations when one is put in or taken out at `op`.
 void ProgramEditor::move_segments(OpId op, int change) {
-  for (Segment& segment : program_.segments_) {
+  for (Segment& segment : pool_->segments) {
     if (segment.first_op > op) {
       segment.first_op = static_cast<OpId>(static_cast<int>(segment.first_op) + change);
     } else if (op < segment.first_op + segment.ops) {
@@ -52,29 +57,29 @@ void ProgramEditor::move_segments(OpId op, int change) {
 }
 
 void ProgramEditor::remove_op(OpId op) {
-  remove_operands(op, 0, program_.ops_.at(op).operands);
-  program_.ops_.erase(program_.ops_.begin() + op);
+  remove_operands(op, 0, pool_->ops.at(op).operands);
+  pool_->ops.erase(pool_->ops.begin() + op);
   move_segments(op, -1);
 }
 
 void ProgramEditor::repeat_op(OpId op) {
-  Op again = program_.ops_.at(op);
-  Op& once = program_.ops_[op];
+  Op again = pool_->ops.at(op);
+  Op& once = pool_->ops[op];
   again.births = 0;
   again.first_death = once.first_death;
   once.deaths = 0;  // of the first time: let go after the second
-  program_.ops_.insert(program_.ops_.begin() + op + 1, again);
+  pool_->ops.insert(pool_->ops.begin() + op + 1, again);
   move_segments(op, 1);
 }
 
 void ProgramEditor::remove_operands(OpId op, std::size_t first, std::size_t count) {
-  Op& changed = program_.ops_.at(op);
+  Op& changed = pool_->ops.at(op);
   const auto begin =
-      program_.operands_.begin() + static_cast<std::ptrdiff_t>(changed.first_operand + first);
-  program_.operands_.erase(begin, begin + static_cast<std::ptrdiff_t>(count));
+      pool_->operands.begin() + static_cast<std::ptrdiff_t>(changed.first_operand + first);
+  pool_->operands.erase(begin, begin + static_cast<std::ptrdiff_t>(count));
   const std::uint32_t at = changed.first_operand;
   changed.operands = static_cast<std::uint16_t>(changed.operands - count);
-  for (Op& other : program_.ops_) {
+  for (Op& other : pool_->ops) {
     if (other.first_operand > at) {
       other.first_operand -= static_cast<std::uint32_t>(count);
     }
@@ -82,13 +87,12 @@ void ProgramEditor::remove_operands(OpId op, std::size_t first, std::size_t coun
 }
 
 void ProgramEditor::add_operand(OpId op, Operand added, std::size_t before) {
-  Op& changed = program_.ops_.at(op);
-  program_.operands_.insert(
-      program_.operands_.begin() + static_cast<std::ptrdiff_t>(changed.first_operand + before),
-      added);
+  Op& changed = pool_->ops.at(op);
+  pool_->operands.insert(
+      pool_->operands.begin() + static_cast<std::ptrdiff_t>(changed.first_operand + before), added);
   const std::uint32_t at = changed.first_operand;
   ++changed.operands;
-  for (Op& other : program_.ops_) {
+  for (Op& other : pool_->ops) {
     if (other.first_operand > at) {
       ++other.first_operand;
     }
@@ -101,7 +105,7 @@ void ProgramEditor::set_count(OpId inside, std::int32_t count) {
     if (node.kind != Node::Kind::run) {
       continue;
     }
-    const Segment& segment = program_.segments_[node.segment];
+    const Segment& segment = pool_->segments[node.segment];
     if (inside < segment.first_op || inside >= segment.first_op + segment.ops) {
       continue;
     }
@@ -118,10 +122,10 @@ void ProgramEditor::set_count(OpId inside, std::int32_t count) {
 
 std::vector<ProgramEditor::Death> ProgramEditor::deaths() const {
   std::vector<Death> all;
-  for (OpId id = 0; id < program_.ops_.size(); ++id) {
-    const Op& op = program_.ops_[id];
+  for (OpId id = 0; id < pool_->ops.size(); ++id) {
+    const Op& op = pool_->ops[id];
     for (std::uint32_t i = op.first_death; i < op.first_death + op.deaths; ++i) {
-      all.push_back({id, program_.deaths_[i], program_.death_operands_[i]});
+      all.push_back({id, pool_->deaths[i], pool_->death_operands[i]});
     }
   }
   return all;
@@ -130,18 +134,18 @@ std::vector<ProgramEditor::Death> ProgramEditor::deaths() const {
 void ProgramEditor::set_deaths(std::vector<Death> all) {
   std::stable_sort(
       all.begin(), all.end(), [](const Death& a, const Death& b) { return a.op < b.op; });
-  program_.deaths_.clear();
-  program_.death_operands_.clear();
-  for (Op& op : program_.ops_) {
+  pool_->deaths.clear();
+  pool_->death_operands.clear();
+  for (Op& op : pool_->ops) {
     op.deaths = 0;
   }
   for (const Death& death : all) {
-    Op& op = program_.ops_[death.op];
+    Op& op = pool_->ops[death.op];
     if (op.deaths++ == 0) {
-      op.first_death = static_cast<std::uint32_t>(program_.deaths_.size());
+      op.first_death = static_cast<std::uint32_t>(pool_->deaths.size());
     }
-    program_.deaths_.push_back(death.tensor);
-    program_.death_operands_.push_back(death.operand);
+    pool_->deaths.push_back(death.tensor);
+    pool_->death_operands.push_back(death.operand);
   }
 }
 
@@ -165,15 +169,18 @@ void ProgramEditor::remove_death(TensorId tensor) {
 }
 
 Program ProgramEditor::checked() && {
-  for (Op& op : program_.ops_) {
-    check_operands(program_.mesh_, program_.tensors_, op, program_.operands(op));
+  for (Op& op : pool_->ops) {
+    check_operands(pool_->mesh,
+                   pool_->tensors,
+                   op,
+                   std::span(pool_->operands).subspan(op.first_operand, op.operands));
     op.births = 0;
     op.deaths = 0;
   }
   for (Node& node : program_.nodes_) {
     node.deaths = 0;
   }
-  derive_lifetimes(program_);
+  derive_lifetimes(*pool_, program_.nodes_, program_.repeat_deaths_);
   return std::move(program_);
 }
 

@@ -12,7 +12,7 @@ namespace trireme::program {
 /// Changes a program behind its builder's back.
 class ProgramEditor {
  public:
-  explicit ProgramEditor(Program program) : program_(std::move(program)) {}
+  explicit ProgramEditor(Program program);
 
   [[nodiscard]] const Program& program() const { return program_; }
 
@@ -22,9 +22,9 @@ class ProgramEditor {
   /// The first tensor of that name and part.
   [[nodiscard]] TensorId tensor_id(std::string_view name, std::string_view part = {}) const;
 
-  [[nodiscard]] Op& op(OpId id) { return program_.ops_[id]; }
+  [[nodiscard]] Op& op(OpId id) { return pool_->ops[id]; }
 
-  [[nodiscard]] Tensor& tensor(TensorId id) { return program_.tensors_[id]; }
+  [[nodiscard]] Tensor& tensor(TensorId id) { return pool_->tensors[id]; }
 
   [[nodiscard]] Operand& operand(OpId op, std::size_t number);
 
@@ -63,6 +63,7 @@ class ProgramEditor {
   void set_deaths(std::vector<Death> deaths);
   void move_segments(OpId op, int change);
 
+  std::shared_ptr<Pool> pool_;  // of this program alone
   Program program_;
 };
 

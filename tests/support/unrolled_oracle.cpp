@@ -60,6 +60,7 @@ class Trace {
       const Node& node = program_.nodes()[i];
       if (node.kind == Node::Kind::run) {
         const auto& segment = program_.segments()[node.segment];
+        shift_ = node.shift;
         for (OpId op = segment.first_op; op < segment.first_op + segment.ops; ++op) {
           execute(op);
         }
@@ -82,7 +83,7 @@ class Trace {
     Values values{};
     for (std::size_t i = 0; i < program::kIndexCount; ++i) {
       if ((tensor.varies & (1U << i)) != 0) {
-        values[i] = value_[i] + ref.offset[i];
+        values[i] = value_[i] + shift_[i] + ref.offset[i];
       }
     }
     return values;
@@ -118,6 +119,7 @@ class Trace {
   const Program& program_;
   std::vector<OpenRepeat> open_;
   Values value_{};
+  std::array<std::int32_t, program::kIndexCount> shift_{};  // of the run
 };
 
 /// The tensor whose values the memory holds when `id` is valid: itself, or what it is a view of.

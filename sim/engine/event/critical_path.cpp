@@ -109,7 +109,7 @@ class Run {
     const Task& task = schedule_.task(at.task);
     const Op& op = schedule_.op_of(task);
     if (program::crosses_stages(op)) {
-      return meetings_.peer_at(at.who, op.peer_stage);
+      return meetings_.peer_at(at.who, schedule_.program_of(task).peer_stage(op));
     }
     if (op.function != program::Function::collective) {
       return {};

@@ -99,7 +99,7 @@ class Schedule::Unroller {
         const Segment& segment = program_.segments()[node.segment];
         for (OpId op = segment.first_op; op < segment.first_op + segment.ops; ++op) {
           if (program_.op(op).function != program::Function::keep) {
-            add_task(op);
+            add_task(op, node);
           }
         }
         ++i;
@@ -114,7 +114,7 @@ class Schedule::Unroller {
     }
   }
 
-  void add_task(OpId id) {
+  void add_task(OpId id, const Node& run) {
     const Op& op = program_.op(id);
     const auto task_id = static_cast<TaskId>(schedule_.tasks_.size());
     Task task;
@@ -125,7 +125,7 @@ class Schedule::Unroller {
     task.indices = bound_;
     task.first_wait = static_cast<std::uint32_t>(schedule_.waits_.size());
     for (const Operand& operand : program_.operands(op)) {
-      for (const LastTouch& last : touched(operand)) {
+      for (const LastTouch& last : touched(operand, run)) {
         wait_for(task, last.writer);
         if (operand.access != Access::read) {
           for (std::uint32_t r = last.readers; r != kNoReader; r = readers_[r].next) {
@@ -143,7 +143,7 @@ class Schedule::Unroller {
       schedule_.group_of_slot_[task.slot] = op.group;
     }
     for (const Operand& operand : program_.operands(op)) {
-      for (LastTouch& last : touched(operand)) {
+      for (LastTouch& last : touched(operand, run)) {
         if (operand.access == Access::read) {
           readers_.push_back({task_id, last.readers});
           last.readers = static_cast<std::uint32_t>(readers_.size() - 1);
@@ -187,25 +187,26 @@ class Schedule::Unroller {
   }
 
   /// The blocks of memory that an operand's instance is.
-  [[nodiscard]] std::span<LastTouch> touched(const Operand& operand) {
+  [[nodiscard]] std::span<LastTouch> touched(const Operand& operand, const Node& run) {
     const TensorId id = operand.ref.tensor;
     const TensorId owner = program_.tensor(id).root;
     const Program::Blocks blocks = program_.blocks(id);
     const std::size_t first =
         first_instance_[owner] +
-        instance(operand) * static_cast<std::size_t>(program_.tensor(owner).blocks) +
+        instance(operand, run) * static_cast<std::size_t>(program_.tensor(owner).blocks) +
         static_cast<std::size_t>(blocks.first);
     return std::span(touched_).subspan(first, static_cast<std::size_t>(blocks.count));
   }
 
   /// The number of an operand's instance among those of its owner.
-  [[nodiscard]] std::size_t instance(const Operand& operand) const {
+  [[nodiscard]] std::size_t instance(const Operand& operand, const Node& run) const {
     const TensorId owner = program_.tensor(operand.ref.tensor).root;
     std::size_t number = 0;
     for (std::size_t index = 0; index < program::kIndexCount; ++index) {
       if ((program_.tensor(owner).varies & (1U << index)) != 0) {
-        const auto value = static_cast<std::size_t>(bound_[index] + operand.ref.offset[index] +
-                                                    static_cast<std::int32_t>(kMargin));
+        const auto value =
+            static_cast<std::size_t>(bound_[index] + run.shift[index] + operand.ref.offset[index] +
+                                     static_cast<std::int32_t>(kMargin));
         ensure(value < values_of(index), "schedule: an instance beyond the extents");
         number = number * values_of(index) + value;
       }

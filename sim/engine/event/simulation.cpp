@@ -76,11 +76,12 @@ void Simulation::unroll(Seconds launch) {
                         (op.group & program::axis_bit(stage_axis)) != 0;
     if (program::crosses_stages(op)) {
       step.kind = Step::Kind::message;
-      step.peer_stage = op.peer_stage;
+      const std::int64_t peer = schedule_.program_of(task).peer_stage(op);
+      step.peer_stage = static_cast<std::int16_t>(peer);
       step.at_sender = op.function == Function::stage_send ||
-                       (op.function == Function::stage_sum && task.stage < op.peer_stage);
-      const TaskId other = schedule_.counterpart(static_cast<TaskId>(steps_.size()),
-                                                 static_cast<std::size_t>(op.peer_stage));
+                       (op.function == Function::stage_sum && task.stage < peer);
+      const TaskId other =
+          schedule_.counterpart(static_cast<TaskId>(steps_.size()), static_cast<std::size_t>(peer));
       step.peer_slot = schedule_.task(other).slot;
     }
     if (meets_neighbours(op)) {

@@ -104,9 +104,14 @@ class Executor::Impl {
       const Node& node = program_.nodes()[i];
       if (node.kind == Node::Kind::run) {
         const Segment& segment = program_.segments()[node.segment];
+        const InstanceIndex unshifted = bound_;
+        for (std::size_t index = 0; index < program::kIndexCount; ++index) {
+          bound_[index] += node.shift[index];
+        }
         for (OpId op = segment.first_op; op < segment.first_op + segment.ops; ++op) {
           run_op(op);
         }
+        bound_ = unshifted;
         ++i;
         continue;
       }
@@ -276,7 +281,7 @@ class Executor::Impl {
   void run_message(const Op& op, const Operand& operand, LocalTensor& local) {
     const Tensor& tensor = program_.tensor(operand.ref.tensor);
     const std::int64_t own = transport_.rank();
-    const std::int64_t peer = program_.mesh().in_stage(own, op.peer_stage);
+    const std::int64_t peer = program_.mesh().in_stage(own, program_.peer_stage(op));
     Carrier carrier{
         transport_, result_.wire, byte_account(op, tensor), tensor.type, gpus_per_node_};
     MessageGroup both;

@@ -248,6 +248,49 @@ TEST_CASE("refused: a collective with as many outputs as inputs missing", "[prog
         }) == "operation 'op': needs one output per input");
 }
 
+TEST_CASE("a passage is emitted once and runs again for other instances", "[program]") {
+  Builder builder = on_ranks(1);
+  TensorSpec spec = hidden("x");
+  spec.varies = kPerMicroBatch;
+  const TensorId x = builder.declare(spec);
+  Passage forward;
+  int emitted = 0;
+  const auto run = [&](std::int64_t shift) {
+    builder.pass(forward, Index::micro_batch, shift, [&] {
+      ++emitted;
+      builder.begin_segment("forward");
+      builder.emit(Function::zero, "make", {write(x)});
+      builder.keep({x}, "test");
+    });
+  };
+  builder.repeat(Index::micro_batch, 0, 1, 1, [&] { run(0); });
+  builder.repeat(Index::micro_batch, 0, 1, 1, [&] { run(1); });
+  const Program program = std::move(builder).close();
+  CHECK(emitted == 1);
+  CHECK(program.segments().size() == 2);  // "run" and "forward"
+  CHECK(executions(program) == std::vector<std::int64_t>{1, 2});
+  REQUIRE(program.nodes().size() == 5);
+  CHECK(program.nodes()[2].shift[0] == 0);
+  CHECK(program.nodes()[4].segment == program.nodes()[2].segment);
+  CHECK(program.nodes()[4].shift[0] == 1);
+}
+
+TEST_CASE("refused: a birth in some runs of a segment", "[program]") {
+  Builder builder = on_ranks(1);
+  const TensorId x = builder.declare(hidden("x"));
+  Passage passage;
+  const auto run = [&] {
+    builder.pass(passage, Index::micro_batch, 0, [&] {
+      builder.begin_segment("forward");
+      builder.emit(Function::zero, "make", {write(x)});
+    });
+  };
+  run();
+  run();
+  CHECK(refusal([&] { static_cast<void>(std::move(builder).close()); }) ==
+        "operation 'make': tensor 'x': it is written twice, before by 'make'");
+}
+
 TEST_CASE("how often each run of operations executes", "[program]") {
   Builder builder = on_ranks(1);  // "run", once
   builder.repeat(Index::micro_batch, 0, 1, 2, [&] {
