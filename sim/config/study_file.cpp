@@ -219,6 +219,7 @@ StudyFile::StudyFile(const Node& root, std::shared_ptr<const Library> library)
     return;
   }
   base_.sweep = read_points(*sweep);
+  shared_ = std::make_shared<const SharedParts>(read_shared_parts(root_, *library_));
   std::set<std::string> tried;
   for (const SweepPoint& point : base_.sweep) {
     if (tried.size() >= kMostSweptKeys) {
@@ -240,7 +241,11 @@ StudySpec StudyFile::at(const SweepPoint& point) const {
   for (const SweepValue& value : point) {
     put(root, value);
   }
-  return read_study(root, *library_);
+  const bool shares = std::none_of(point.begin(), point.end(), [](const SweepValue& value) {
+    const std::string part = value.key.substr(0, value.key.find('.'));
+    return part == "model" || part == "cluster";
+  });
+  return read_study(root, *library_, shares ? shared_.get() : nullptr);
 }
 
 }  // namespace trireme::config

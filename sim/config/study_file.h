@@ -8,6 +8,7 @@
 
 #include "sim/config/library.h"
 #include "sim/config/node.h"
+#include "sim/config/study_reader.h"
 #include "sim/config/study_spec.h"
 
 namespace trireme::config {
@@ -43,7 +44,8 @@ class StudyFile {
   StudyFile(const Node& root, std::shared_ptr<const Library> library);
 
   std::shared_ptr<const Library> library_;
-  Node root_;  // without `sweep`
+  Node root_;                                  // without `sweep`
+  std::shared_ptr<const SharedParts> shared_;  // of a study with a sweep
   StudySpec base_;
 };
 

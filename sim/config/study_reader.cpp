@@ -525,7 +525,14 @@ bool within_limits(const StudySpec& study) {
   return within;
 }
 
-StudySpec read_study(const Node& root, const Library& library) {
+SharedParts read_shared_parts(const Node& root, const Library& library) {
+  SharedParts parts;
+  parts.model = read_model(*root.find("model"), library, &parts.defaults_used);
+  parts.cluster = read_cluster(*root.find("cluster"), library, &parts.defaults_used);
+  return parts;
+}
+
+StudySpec read_study(const Node& root, const Library& library, const SharedParts* shared) {
   StudySpec study;
   Defaults* const defaults = &study.defaults_used;
   const MapReader map(root,
@@ -546,8 +553,14 @@ StudySpec read_study(const Node& root, const Library& library) {
   study.file = map.where().file;
   study.name = map.maybe("name", parse_study_name)
                    .value_or(printable(std::filesystem::path(study.file).stem().string()));
-  study.model = read_model(map.node("model"), library, defaults);
-  study.cluster = read_cluster(map.node("cluster"), library, defaults);
+  if (shared != nullptr) {
+    study.model = shared->model;
+    study.cluster = shared->cluster;
+    study.defaults_used = shared->defaults_used;
+  } else {
+    study.model = read_model(map.node("model"), library, defaults);
+    study.cluster = read_cluster(map.node("cluster"), library, defaults);
+  }
   study.memory = read_memory_of(map, library);
   study.workload = read_workload(MapReader(map.node("workload"),
                                            "workload",

@@ -79,5 +79,23 @@ TEST_CASE("what_if: a sweep reaches its keys, and the items of its lists", "[con
   CHECK_FALSE(last.overlap);
 }
 
+TEST_CASE("points of a sweep that leave the cluster alone share it as it was read", "[config]") {
+  const std::string nodes = "{use: h100-8x-nvlink, nodes: 2}";
+  const StudyFile file =
+      test::study_of(study("what_if: {bandwidth: {nvlink: 0.5}}\n"
+                           "sweep: {workload.sequence: [8K, 16K], cluster.nodes: [2, 4]}\n",
+                           nodes));
+  const StudyFile of_length = test::study_of(
+      study("what_if: {bandwidth: {nvlink: 0.5}}\nsweep: {workload.sequence: [8K, 16K]}\n", nodes));
+  CHECK(file.at(file.points().back()).cluster.nodes.value == 4);
+  const StudySpec longer = of_length.at(of_length.points().back());
+  CHECK(longer.workload.sequence.value == Tokens(16 << 10));
+  CHECK(longer.cluster.nodes.value == 2);
+  // The what-if changes each point's own copy, once.
+  CHECK(longer.cluster.gpu.nvlink_one_direction ==
+        of_length.base().cluster.gpu.nvlink_one_direction);
+  CHECK(longer.defaults_used == of_length.base().defaults_used);
+}
+
 }  // namespace
 }  // namespace trireme::config
