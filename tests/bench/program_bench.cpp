@@ -99,6 +99,16 @@ void all_of(const program::Program& program, const engine::Machine& machine) {
   time_of(program, machine);
 }
 
+/// A row of a table: from a plan as a study states it to all of its numbers.
+void evaluate(benchmark::State& state) {
+  const config::PlanSpec& spec = study().plans.at(static_cast<std::size_t>(state.range(0)));
+  state.SetLabel(spec.name);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(study::evaluate(study(), spec));
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+
 /// 16 stages on 1,024 ranks, 128 micro batches: the programs of all stages.
 void build_stages(benchmark::State& state) {
   const config::StudySpec spec = parsed(kComposed);
@@ -128,6 +138,7 @@ BENCHMARK_CAPTURE(read, memory, memory_of)->Apply(plans_and_layers)->Unit(benchm
 BENCHMARK_CAPTURE(read, time, time_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(read, all, all_of)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);
 
+BENCHMARK(evaluate)->ArgName("plan")->DenseRange(0, 2)->Unit(benchmark::kMicrosecond);
 BENCHMARK(build_stages)->Unit(benchmark::kMicrosecond);
 BENCHMARK(read_all_stages)->Unit(benchmark::kMicrosecond);
 
