@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "sim/engine/collective_payload.h"
 #include "sim/engine/time_booking.h"
@@ -27,7 +28,11 @@ class SegmentClock {
   SegmentClock(const Program& program, Seconds launch) : program_(program), launch_(launch) {}
 
   void start(std::span<const Op> ops) {
-    stream_.fill(Seconds(0));
+    for (const program::Stream used : used_) {
+      stream_[used] = Seconds(0);
+    }
+    used_.clear();
+    stream_[program::kComputeStream] = Seconds(0);
     compute_busy_ = Seconds(0);
     launched_ = Seconds(0);
     launch_idle_ = Seconds(0);
@@ -59,6 +64,9 @@ class SegmentClock {
       launched_ += launch_;
     }
     const Seconds end = begin + duration;
+    if (op.stream != program::kComputeStream) {
+      used_.push_back(op.stream);
+    }
     stream_[op.stream] = end;
     length_ = std::max(length_, end);
     if (op.blocking) {
@@ -148,6 +156,7 @@ class SegmentClock {
   std::uint32_t segment_ = 0;
   bool overlaps_ = false;  // in this segment, operations may run beside each other
   std::array<Seconds, program::kStreams + 1> stream_{};
+  std::vector<program::Stream> used_;  // of this segment, beside the compute stream
   Seconds compute_busy_;
   Seconds launched_;  // when the host has issued what came before
   Seconds launch_idle_;
@@ -156,15 +165,22 @@ class SegmentClock {
   std::vector<Accesses> accesses_;
 };
 
-/// Collectives of a kind over the same group and payload take the same time: each is computed once.
-class CollectiveTimes {
+/// As op_time. Collectives of a kind over the same group and payload take the same time, which is
+/// computed once.
+class OperationTimes {
  public:
-  CollectiveTimes(const Program& program, const Machine& machine)
+  OperationTimes(const Program& program, const Machine& machine)
       : program_(program), machine_(machine) {
     known_.reserve(kExpected);
   }
 
   std::optional<Seconds> operator()(const Op& op) {
+    return op.function == program::Function::collective ? of_collective(op)
+                                                        : op_time(program_, op, machine_);
+  }
+
+ private:
+  std::optional<Seconds> of_collective(const Op& op) {
     const ElementType type = program_.tensor(program_.operands(op)[0].ref.tensor).type;
     const Bytes payload = payload_bytes(program_, op);
     for (const Known& known : known_) {
@@ -177,7 +193,6 @@ class CollectiveTimes {
     return known_.back().seconds;
   }
 
- private:
   static constexpr std::size_t kExpected = 16;
 
   struct Known {
@@ -200,7 +215,7 @@ std::optional<SegmentTimes> segment_times(const Program& program, const Machine&
   times.segment.reserve(program.segments().size());
   times.op.resize(program.ops().size());
   SegmentClock clock(program, issue_time(machine));
-  CollectiveTimes time_of_collective(program, machine);
+  OperationTimes time_of(program, machine);
   for (const Segment& segment : program.segments()) {
     clock.start(program.ops().subspan(segment.first_op, segment.ops));
     for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
@@ -208,9 +223,7 @@ std::optional<SegmentTimes> segment_times(const Program& program, const Machine&
       if (program::info(op.function).family == Family::bookkeeping || program::crosses_stages(op)) {
         continue;
       }
-      const std::optional<Seconds> duration = op.function == program::Function::collective
-                                                  ? time_of_collective(op)
-                                                  : op_time(program, op, machine);
+      const std::optional<Seconds> duration = time_of(op);
       if (!duration) {
         return std::nullopt;
       }
