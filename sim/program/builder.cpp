@@ -27,21 +27,30 @@ AxisMask wide_axes(const Mesh& mesh, AxisMask group) {
   return wide == 0 ? static_cast<AxisMask>(group & mesh.all_axes()) : wide;
 }
 
+/// Most names are the same literal.
+bool same_text(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && (a.data() == b.data() || a == b);
+}
+
+bool same_symbol(const char* a, const char* b) {
+  return a == b || std::string_view(a) == b;
+}
+
 bool same_shape(const Shape& a, const Shape& b) {
   bool same = a.rank() == b.rank();
   for (int dim = 0; same && dim < a.rank(); ++dim) {
-    same = a[dim].size == b[dim].size && std::string_view(a[dim].symbol) == b[dim].symbol;
+    same = a[dim].size == b[dim].size && same_symbol(a[dim].symbol, b[dim].symbol);
   }
   return same;
 }
 
 /// Whether two tensors are declared alike, whatever was derived of them.
 bool same_declaration(const Tensor& a, const Tensor& b) {
-  return a.name == b.name && a.part == b.part && a.role == b.role && a.component == b.component &&
-         a.type == b.type && a.storage == b.storage && a.resident == b.resident &&
-         a.varies == b.varies && a.pad_multiple == b.pad_multiple && a.base == b.base &&
-         a.slice == b.slice && a.block == b.block && a.layers == b.layers && a.layout == b.layout &&
-         same_shape(a.shape, b.shape);
+  return same_text(a.name, b.name) && same_text(a.part, b.part) && a.role == b.role &&
+         a.component == b.component && a.type == b.type && a.storage == b.storage &&
+         a.resident == b.resident && a.varies == b.varies && a.pad_multiple == b.pad_multiple &&
+         a.base == b.base && a.slice == b.slice && a.block == b.block && a.layers == b.layers &&
+         a.layout == b.layout && same_shape(a.shape, b.shape);
 }
 
 }  // namespace
@@ -64,7 +73,10 @@ Builder::Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents
 
 TensorId Builder::add(Tensor&& tensor) {
   const Mesh& mesh = pool_->mesh;
-  tensor.layout = tensor.layout.with(narrow_axes_, Placement::replicate());
+  const auto split = [](Placement placement) { return !placement.replicated(); };
+  if ((tensor.layout.axes_where(split) & narrow_axes_) != 0) {
+    tensor.layout = tensor.layout.with(narrow_axes_, Placement::replicate());
+  }
   for (TensorId id = redeclared_.next; id < redeclared_.end; ++id) {
     if (same_declaration(pool_->tensors[id], tensor)) {
       redeclared_.next = static_cast<TensorId>(id + 1);
