@@ -47,6 +47,7 @@ inline constexpr Bound kBounds[] = {
     {"stage", 0, 3},
     {"chunks", 1, 1 << 12},
     {"virtual_stages", 2, 1 << 6},
+    {"elements", 0, 1'000'000'000'000},  // of buckets and thresholds
     // what if
     {"runs", 1, 10'000},
 };

@@ -38,7 +38,6 @@ constexpr std::string_view kSharedOptions[] = {
     "optimizer", "recompute", "loss", "attention", "allocator", "overlap"};
 
 constexpr Choice<std::string_view> kOptimizerWords[] = {{"adamw", "adamw"}};
-constexpr Choice<std::string_view> kRecipeWords[] = {{"bf16-fp32-main", "bf16-fp32-main"}};
 
 std::vector<std::string> with_shared_options(std::initializer_list<std::string_view> keys) {
   std::vector<std::string> all(keys.begin(), keys.end());
@@ -65,7 +64,7 @@ WorkloadSpec read_workload(const MapReader& map) {
 OptimizerSpec read_optimizer(const MapReader& map) {
   OptimizerSpec optimizer;
   optimizer.name = map.optional("name", word_of(kOptimizerWords), "adamw");
-  optimizer.recipe = map.optional("recipe", word_of(kRecipeWords), "bf16-fp32-main");
+  optimizer.recipe = map.optional("recipe", word_of(kOptimizerRecipeWords), "bf16-fp32-main");
   optimizer.clip_gradients = map.optional("clip_gradients", parse_bool, "true");
   return optimizer;
 }
@@ -167,7 +166,10 @@ ZeroSpec read_zero(const MapReader& plan) {
                        "reduce",
                        "only",
                        "replicate",
-                       "hpz_partition_size"},
+                       "hpz_partition_size",
+                       "reduce_bucket_size",
+                       "param_persistence_threshold",
+                       "sub_group_size"},
                       plan.defaults());
   ZeroSpec zero;
   zero.stage = map.optional_located("stage", count_within("stage"), "0");
@@ -188,12 +190,20 @@ ZeroSpec read_zero(const MapReader& plan) {
            "hpz_partition_size: stands for one set of shards, replicate for several",
            "state one of them");
   }
+  zero.reduce_bucket_size = map.maybe_located("reduce_bucket_size", count_within("elements"));
+  zero.param_persistence_threshold =
+      map.maybe_located("param_persistence_threshold", count_within("elements"));
+  zero.sub_group_size = map.maybe_located("sub_group_size", count_within("elements"));
   if (zero.stage.value == 3) {
     zero.reshard = map.optional("reshard_after_forward", word_of(kReshardWords), "true");
     zero.only = map.optional("only", word_of(kZeroScopeWords), "all");
     return zero;
   }
-  for (const char* const key : {"reshard_after_forward", "only", "hpz_partition_size"}) {
+  for (const char* const key : {"reshard_after_forward",
+                                "only",
+                                "hpz_partition_size",
+                                "param_persistence_threshold",
+                                "sub_group_size"}) {
     if (const Node* const node = map.find(key)) {
       throw Error(ErrorKind::input,
                   node->where(),
@@ -324,8 +334,9 @@ PlanSpec read_plan(const Node& written,
   });
   read_context_parallel(map, plan);
   plan.tensor_parallel =
-      read_degree(map, "tensor_parallel", {"sequence"}, [&](const MapReader& tp) {
+      read_degree(map, "tensor_parallel", {"sequence", "gather_again"}, [&](const MapReader& tp) {
         plan.tensor_parallel_sequence = tp.optional("sequence", parse_bool, "true");
+        plan.tensor_parallel_gather_again = tp.maybe("gather_again", parse_bool).value_or(true);
       });
   plan.mlp_tensor_parallel = degree_one(map);
   if (const Node* const mlp = map.find("mlp")) {

@@ -104,9 +104,17 @@ struct OverlapSpec {
   bool nothing = false;
 };
 
+/// Types of what the optimizer holds: main weights and moments.
+enum class OptimizerRecipe : std::uint8_t {
+  bf16_fp32_main,   // both in fp32
+  precision_aware,  // main weights in fp32, moments in bf16
+  adam_8bit,        // main weights in fp32, moments of a byte
+  bf16              // no main weights: the bf16 ones are updated; moments in bf16
+};
+
 struct OptimizerSpec {
   std::string name = "adamw";
-  std::string recipe = "bf16-fp32-main";
+  OptimizerRecipe recipe = OptimizerRecipe::bf16_fp32_main;
   bool clip_gradients = true;
 };
 
@@ -120,6 +128,10 @@ struct ZeroSpec {
   std::optional<Located<std::int64_t>> replicate;
   /// Ranks that share the shards from which backward passes gather; absent: all, the optimizer's.
   std::optional<Located<std::int64_t>> hpz_partition_size;
+  // DeepSpeed's, in elements; absent: its defaults.
+  std::optional<Located<std::int64_t>> reduce_bucket_size;
+  std::optional<Located<std::int64_t>> param_persistence_threshold;
+  std::optional<Located<std::int64_t>> sub_group_size;
 };
 
 struct PipelineSpec {
@@ -154,6 +166,8 @@ struct PlanSpec {
   Located<std::int64_t> context_exchange;  // of a2a+p2p: ranks of the exchange
   Located<std::int64_t> tensor_parallel;
   bool tensor_parallel_sequence = true;
+  /// Backward passes gather inputs of products again; else forward passes keep them.
+  bool tensor_parallel_gather_again = true;
   Located<std::int64_t> mlp_tensor_parallel;
   std::optional<Located<std::int64_t>> mlp_tiles;  // absent: the MLP is not tiled
   PipelineSpec pipeline;

@@ -24,6 +24,11 @@ inline constexpr Choice<RouterScore> kRouterWords[] = {{"softmax", RouterScore::
                                                        {"sigmoid", RouterScore::sigmoid}};
 inline constexpr Choice<Recompute> kRecomputeWords[] = {
     {"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}};
+inline constexpr Choice<OptimizerRecipe> kOptimizerRecipeWords[] = {
+    {"bf16-fp32-main", OptimizerRecipe::bf16_fp32_main},
+    {"precision-aware", OptimizerRecipe::precision_aware},
+    {"adam-8bit", OptimizerRecipe::adam_8bit},
+    {"bf16", OptimizerRecipe::bf16}};
 inline constexpr Choice<LossKind> kLossWords[] = {
     {"eager", LossKind::eager},
     {"chunked", LossKind::chunked},

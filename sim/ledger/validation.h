@@ -62,6 +62,7 @@ struct StatedFact {
   std::string group;           // of runs that could replace each other; empty: in no group
   std::optional<double> peer;  // what another predictor says, in base units
   std::string peer_name;       // who that is
+  bool of_table = false;       // one of many rows: documents list their set alone
 };
 
 enum class FactVerdict : std::uint8_t {

@@ -41,8 +41,9 @@ struct LatentTensors {
 /// What the forward pass leaves for the backward pass; of a recomputed layer, the second time.
 struct AttentionTensors {
   Ref x;
+  Ref norm_parts;  // of a norm that is computed in parts
   Ref normed;
-  Ref gathered;  // sequence_gather: the normed input of every token
+  Ref gathered;  // the normed input of every token, where tokens are gathered
   Ref packed;    // queries, keys and values as core attention gets them, where they are packed
   Ref q;
   Ref k;

@@ -133,6 +133,31 @@ QueryKeyValue unpack(Step& step, Ref packed) {
                          {.dim = kWithinGroup, .first = queries + 1, .extent = 1})};
 }
 
+void copy_key_values(Step& step, AttentionTensors& saved) {
+  if (!step.plan.modules.copies_key_values) {
+    return;
+  }
+  constexpr std::int8_t kPair = 3;  // the dimension of a key and its value
+  program::Builder& b = step.b;
+  const program::Tensor k = b.tensor(saved.k.tensor);
+  const program::Tensor q = b.tensor(saved.q.tensor);
+  const Shape pair{k.shape[0], k.shape[1], k.shape[2], {2, "2"}, k.shape[3]};
+  const Ref packed = step.value("keys and values, packed", pair, k.layout);
+  const Ref keys =
+      b.declare_view(packed.tensor, "k", k.shape, {.dim = kPair, .first = 0, .extent = 1});
+  const Ref values =
+      b.declare_view(packed.tensor, "v", k.shape, {.dim = kPair, .first = 1, .extent = 1});
+  b.emit(Function::copy, "pack keys", {read(saved.k), write(keys)});
+  b.emit(Function::copy, "pack values", {read(saved.v), write(values)});
+  if (q.shape[3].size > 1) {
+    const Ref queries = step.value("queries", q.shape, q.layout);
+    b.emit(Function::copy, "copy queries", {read(saved.q), write(queries)});
+    saved.q = queries;
+  }
+  saved.k = keys;
+  saved.v = values;
+}
+
 void emit_rotary(Step& step, Ref q, Ref k) {
   if (step.plan.model.rotary) {
     step.b.emit(Function::rotary, "rotary embedding of q", {update(q)});

@@ -29,6 +29,11 @@ struct QueryKeyValue {
 
 [[nodiscard]] QueryKeyValue unpack(Step& step, Ref packed);
 
+/// Where a framework's modules do so: packs keys and values into a tensor of their own. Queries
+/// stay where they are, or move too where they share keys and values, so that nothing of the
+/// projection is left.
+void copy_key_values(Step& step, AttentionTensors& saved);
+
 /// Rotates queries and keys in place; nothing for a model without rotary embedding.
 void emit_rotary(Step& step, Ref q, Ref k);
 void emit_rotary_backward(Step& step, Ref dq, Ref dk);

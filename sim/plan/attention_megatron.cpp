@@ -5,6 +5,7 @@
 #include "sim/plan/attention_kernel.h"
 #include "sim/plan/megatron_regions.h"
 #include "sim/plan/megatron_shared_heads.h"
+#include "sim/plan/recipes.h"
 #include "sim/plan/recompute.h"
 
 namespace trireme::plan {
@@ -59,6 +60,7 @@ void emit_core(Step& step, AttentionTensors& saved) {
     saved.q = heads.q;
     saved.k = heads.k;
     saved.v = heads.v;
+    copy_key_values(step, saved);
   }
   emit_attention(step, saved);
   saved.o_tokens = to_tokens(step, saved.o, "attention output, exchanged");
@@ -70,15 +72,17 @@ AttentionTensors forward(
   saved.x = x;
   saved.normed = step.value("attention input, normed", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, block.norm, x, saved.normed);
+  saved.norm_parts = norm_parts(step);
   const bool shared = shares_key_value_heads(step.plan);
   const Ref packed = step.value(
       "qkv", shared ? projected_rows_shape(step) : packed_qkv_shape(step), Step::feature_shards());
-  emit_gathered_linear(step,
-                       parameters,
-                       block.qkv,
-                       {.product = "qkv projection", .gathered = "attention input, gathered"},
-                       saved.normed,
-                       packed);
+  saved.gathered =
+      emit_gathered_linear(step,
+                           parameters,
+                           block.qkv,
+                           {.product = "qkv projection", .gathered = "attention input, gathered"},
+                           saved.normed,
+                           packed);
   if (shared) {
     const QueryKeyValue heads = take_own_heads(step, packed);
     saved.q = heads.q;
@@ -150,9 +154,8 @@ void backward(Step& step,
   if (shared) {
     d_packed = gradient_of_rows(step, gradients);
   }
-  // Only the shard of the input was kept: it is gathered again for the weight gradient.
-  const Ref input =
-      every_token(step, normed, "attention input, gathered again", behind_gradient_products(step));
+  const Ref input = gathered_for_gradient(
+      step, saved.gathered, normed, "attention input, gathered again", step.gathered_inputs);
   const Ref d_partial =
       step.value("attention input gradient, partial", step.hidden_shape(), Step::partial_sums());
   emit_input_gradient(
@@ -162,6 +165,7 @@ void backward(Step& step,
   emit_weight_gradient(
       step, parameters, block.qkv, "qkv projection, weight gradient", d_packed, input);
   emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
+  use_kept(step, saved.norm_parts);
   b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
 }
 

@@ -3,6 +3,7 @@
 #include "sim/plan/attention.h"
 #include "sim/plan/attention_exchange.h"
 #include "sim/plan/attention_kernel.h"
+#include "sim/plan/recipes.h"
 #include "sim/plan/recompute.h"
 
 namespace trireme::plan {
@@ -48,6 +49,7 @@ void emit_core(Step& step, AttentionTensors& saved) {
   saved.q = heads.q;
   saved.k = heads.k;
   saved.v = heads.v;
+  copy_key_values(step, saved);
   emit_attention(step, saved);
   saved.o_tokens = to_tokens(step, saved.o, "attention output, exchanged");
 }
@@ -58,6 +60,7 @@ AttentionTensors forward(
   saved.x = x;
   saved.normed = step.value("attention input, normed", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, block.norm, x, saved.normed);
+  saved.norm_parts = norm_parts(step);
   saved.packed = step.value("qkv", packed_qkv_shape(step), step.between_blocks());
   emit_linear(step, parameters, block.qkv, "qkv projection", saved.normed, saved.packed);
   const QueryKeyValue tokens = unpack(step, saved.packed);
@@ -104,6 +107,7 @@ void backward(Step& step,
   emit_weight_gradient(
       step, parameters, block.qkv, "qkv projection, weight gradient", d_packed, normed);
   emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
+  use_kept(step, saved.norm_parts);
   step.b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
 }
 

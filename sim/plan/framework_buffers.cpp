@@ -112,6 +112,61 @@ void declare_workspaces(Step& step, const Parameters& /*parameters*/) {
   step.b.declare(spec);
 }
 
+/// Elements of all parameters of this rank's stage, gathered.
+std::int64_t elements_of(const Step& step, const Parameters& parameters) {
+  std::int64_t in_all = 0;
+  for (const Parameter& parameter : parameters.all()) {
+    program::Tensor whole = step.b.tensor(parameter.stored);
+    if (parameter.sharding->shards_parameters) {
+      whole.layout = whole.layout.with(parameter.shard_axes, Placement::replicate());
+    }
+    const bool of_layer = parameter.varies == program::kPerLayer;
+    const std::int64_t layers =
+        parameter.layers.count > 0 ? parameter.layers.count : step.b.extent(program::Index::layer);
+    in_all += program::local_shape(step.b.mesh(), whole).elements.value() * (of_layer ? layers : 1);
+  }
+  return in_all;
+}
+
+bool gathers_tokens(const Plan& plan, const Stage& /*stage*/) {
+  return plan.modules.gathers_into_buffers && plan.sequence_sharded && plan.group_degree > 1 &&
+         plan.attention == AttentionLowering::megatron;
+}
+
+void declare_token_buffers(Step& step, const Parameters& /*parameters*/) {
+  const auto buffer = [&](std::string_view name) {
+    program::TensorSpec spec;
+    spec.name = name;
+    spec.role = Role::communication_buffer;
+    spec.component = Component::mlp;
+    spec.shape = step.hidden_shape();
+    spec.layout = Step::whole_sequences();
+    spec.resident = true;
+    return step.b.declare(spec);
+  };
+  if (step.plan.gathers_again) {
+    step.gathered_inputs = buffer("inputs of products, gathered");
+  }
+  step.gathered_gradients = buffer("gradients of outputs, gathered");
+}
+
+bool has_reduction_buckets(const Plan& plan, const Stage& /*stage*/) {
+  return plan.modules.reduction_buckets && plan.data_degree > 1;
+}
+
+/// Source: pytorch, torch/nn/parallel/distributed.py, gradient_as_bucket_view, off by default
+void declare_reduction_buckets(Step& step, const Parameters& parameters) {
+  const bool of_micro_batch = step.plan.modules.gradients_of_micro_batch;
+  program::TensorSpec spec;
+  spec.name = "reduction buckets";
+  spec.role = Role::communication_buffer;
+  spec.component = Component::optimizer;
+  spec.type = of_micro_batch ? ElementType::bf16 : step.plan.gradient_type;
+  spec.shape = {{elements_of(step, parameters), "elements"}};
+  spec.resident = true;
+  step.b.declare(spec);
+}
+
 bool has_bucket(const Plan& plan, const Stage& /*stage*/) {
   return plan.reduce_bucket.elements > 0;
 }
@@ -138,19 +193,9 @@ void declare_buckets(Step& step, const Parameters& /*parameters*/) {
 
 /// As large as a bucket is ever filled.
 void declare_sorted_bucket(Step& step, const Parameters& parameters) {
-  std::int64_t in_all = 0;
-  for (const Parameter& parameter : parameters.all()) {
-    program::Tensor whole = step.b.tensor(parameter.stored);
-    if (parameter.sharding->shards_parameters) {
-      whole.layout = whole.layout.with(parameter.shard_axes, Placement::replicate());
-    }
-    const bool of_layer = parameter.varies == program::kPerLayer;
-    const std::int64_t layers =
-        parameter.layers.count > 0 ? parameter.layers.count : step.plan.model.layers;
-    in_all += program::local_shape(step.b.mesh(), whole).elements.value() * (of_layer ? layers : 1);
-  }
-  declare_bucket_of(
-      step, "reduce bucket, sorted by rank", std::min(step.plan.reduce_bucket.elements, in_all));
+  declare_bucket_of(step,
+                    "reduce bucket, sorted by rank",
+                    std::min(step.plan.reduce_bucket.elements, elements_of(step, parameters)));
 }
 
 constexpr std::array kBuffers = {
@@ -169,6 +214,16 @@ constexpr std::array kBuffers = {
                     "megatron-lm",
                     keeps_input_gradient,
                     declare_input_gradient},
+    FrameworkBuffer{"tokens, gathered",
+                    "nanotron gathers inputs of products, and gradients, into a buffer each",
+                    "nanotron",
+                    gathers_tokens,
+                    declare_token_buffers},
+    FrameworkBuffer{"reduction buckets",
+                    "DistributedDataParallel copies all gradients into buckets to sum them",
+                    "pytorch",
+                    has_reduction_buckets,
+                    declare_reduction_buckets},
     FrameworkBuffer{"reduce bucket",
                     "DeepSpeed copies gradients into a bucket of 5e8 elements to reduce them",
                     "deepspeed",
@@ -220,14 +275,26 @@ std::vector<std::string> remarks_on_framework(const Plan& plan) {
     case Framework::deepspeed:
     case Framework::deepspeed_legacy:
       return {
-          "memory is that of the generic recipe with DeepSpeed's reduce buckets: its persistent "
-          "small parameters, the sub-groups of its optimizer and what the modules of a model "
-          "keep are not modelled yet"};
-    case Framework::pytorch:
-    case Framework::torchtitan:
+          "memory is that of the generic recipe with DeepSpeed's reduce buckets, persistent "
+          "parameters and sub-groups: its live window is one block, and what the modules of a "
+          "model keep beside it is not known"};
     case Framework::nanotron:
-    case Framework::prime_rl:
+      return {};
+    case Framework::torchtitan:
+      return {
+          "memory is that of eager modules: what a compiler fuses away is not left out, and key "
+          "and "
+          "value heads that attention repeats are not counted"};
     case Framework::huggingface:
+      return {
+          "memory is that of a Llama-like model in eager code: experts and latent attention are "
+          "those of the generic recipe, and key and value heads that attention repeats are not "
+          "counted"};
+    case Framework::pytorch:
+      return {
+          "memory is that of the generic recipe: what the modules of a model keep beside it is not "
+          "known"};
+    case Framework::prime_rl:
     case Framework::verl:
       break;
   }

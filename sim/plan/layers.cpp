@@ -82,6 +82,9 @@ LayerParameters declare_layers(Step& step,
                                std::int64_t layers,
                                std::int64_t dense) {
   LayerParameters all;
+  if (layers == 0) {
+    return all;
+  }
   step.b.set_component(Component::attention);
   all.attention = attention_lowering(step.plan).declare(step, parameters);
   if (dense > 0) {
@@ -137,7 +140,7 @@ NextUse Layers::enters_backward(const LayerRun& run, std::int64_t layers_on) con
 }
 
 NextUse Layers::first_backward(int layers_on) const {
-  return enters_backward(runs_.back(), layers_on);
+  return runs_.empty() ? NextUse{} : enters_backward(runs_.back(), layers_on);
 }
 
 void Layers::emit_forward(const NextUse& after) {

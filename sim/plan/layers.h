@@ -102,7 +102,9 @@ class Layers {
   }
 
   /// The first block of the forward pass.
-  [[nodiscard]] NextUse first_forward() const { return attention_next(Phase::forward); }
+  [[nodiscard]] NextUse first_forward() const {
+    return runs_.empty() ? NextUse{} : attention_next(Phase::forward);
+  }
 
   /// The first block of the backward pass, `layers_on` from the current layer to the last.
   [[nodiscard]] NextUse first_backward(int layers_on) const;

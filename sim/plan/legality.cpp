@@ -579,9 +579,11 @@ std::span<const LegalityRule* const> legality_rules() {
 
 namespace {
 
-/// Source: megatron-lm, megatron/training/arguments.py: without overlapped messages the interleaved
-/// schedule needs more than two stages; megatron/core/pipeline_parallel/schedules.py: micro batches
-/// are a multiple of the stages
+/// Source: nanotron, src/nanotron/parallel/pipeline_parallel/engine.py,
+/// OneForwardOneBackwardPipelineEngine: micro batches for all stages but one; megatron-lm,
+/// megatron/training/arguments.py: without overlapped messages the interleaved schedule needs more
+/// than two stages; megatron/core/pipeline_parallel/schedules.py: micro batches are a multiple of
+/// the stages
 void check_pipeline(const Plan& plan, Feasibility& feasibility) {
   if (plan.pipeline_degree == 1) {
     return;
@@ -593,7 +595,15 @@ void check_pipeline(const Plan& plan, Feasibility& feasibility) {
   for (std::int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
     layers += plan.layers_of_chunk(chunk);
   }
-  if (plan.model.layers < plan.chunks()) {
+  if (plan.framework == config::Framework::nanotron &&
+      plan.micro_batches < plan.pipeline_degree - 1) {
+    refuse("nanotron-pipeline",
+           fmt::format("nanotron's schedule takes a micro batch for each stage but one, {}, and "
+                       "there are {}",
+                       plan.pipeline_degree - 1,
+                       plan.micro_batches));
+  }
+  if (plan.model.layers < plan.chunks() && plan.working_stages == 0) {
     refuse("pipeline-layers",
            fmt::format("{} layers are fewer than the {} parts of the pipeline",
                        plan.model.layers,
@@ -670,9 +680,6 @@ void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
   }
   if (spec.attention == config::AttentionKernel::unfused) {
     not_modelled(feasibility, "unfused attention");
-  }
-  if (spec.optimizer.recipe != "bf16-fp32-main") {
-    not_modelled(feasibility, fmt::format("the optimizer recipe '{}'", spec.optimizer.recipe));
   }
   if (spec.zero.reshard == config::Reshard::framework &&
       (spec.framework == Framework::deepspeed || spec.framework == Framework::deepspeed_legacy)) {

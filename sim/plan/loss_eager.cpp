@@ -42,8 +42,14 @@ void emit(Step& step,
          {read(used), read(labels), write(log_probabilities), update(loss)})
       .scale = loss_scale(step.plan);
 
+  const bool in_place = step.plan.modules.softmax_beside_logits;
+  if (in_place) {
+    b.keep({used}, "nanotron, LlamaForTraining.forward: the logits are a local variable");
+  }
   b.set_phase(Phase::backward);
-  Ref d_logits = logits_value(casts ? "logits gradient in fp32" : "logits gradient", type);
+  Ref d_logits = in_place
+                     ? Ref(b.declare_in_place(log_probabilities.tensor, "gradient", layout))
+                     : logits_value(casts ? "logits gradient in fp32" : "logits gradient", type);
   b.emit(Function::cross_entropy_backward,
          "cross entropy backward",
          {read(log_probabilities), read(labels), write(d_logits)})
@@ -53,7 +59,9 @@ void emit(Step& step,
     b.emit(Function::cast, "logits gradient to bf16", {read(d_logits), write(rounded)});
     d_logits = rounded;
   }
-  b.keep({used}, "transformers, modeling_outputs.py: the model's output holds the logits");
+  if (!in_place) {
+    b.keep({used}, "transformers, modeling_outputs.py: the model's output holds the logits");
+  }
   b.set_component(Component::head);
   parameters.gather(head.unit);
   emit_input_gradient(step, parameters, head.weight, "head, input gradient", d_logits, d_normed);

@@ -24,15 +24,20 @@ Ref per_token(Step& step, std::string_view name, const Layout& layout) {
 /// The head's input at every token, in the framework's buffer where it has one.
 Ref gathered_input(Step& step, Ref normed, std::string_view name, program::Completion completion) {
   if (step.head_input == program::kNoTensor) {
-    return every_token(step, normed, name, completion);
+    return every_token(step, normed, name, completion, step.gathered_inputs);
   }
   step.b.emit_collective(
       CollectiveKind::all_gather, name, kGroup, normed, step.head_input, completion);
   return step.head_input;
 }
 
+struct Logits {
+  Ref input;  // of the head, at every token
+  Ref logits;
+};
+
 /// Logits of every token for this rank's part of the vocabulary.
-Ref emit_logits(Step& step, Parameters& parameters, const HeadParameters& head, Ref normed) {
+Logits emit_logits(Step& step, Parameters& parameters, const HeadParameters& head, Ref normed) {
   parameters.gather(head.unit, head.norm_goes_back());
   const Ref input =
       gathered_input(step, normed, "head input, gathered", program::Completion::blocking);
@@ -49,7 +54,7 @@ Ref emit_logits(Step& step, Parameters& parameters, const HeadParameters& head, 
     logits = step.b.declare(spec);
   }
   emit_linear(step, parameters, head.weight, "head", input, logits);
-  return logits;
+  return {input, logits};
 }
 
 /// The head's backward pass given the gradient of its logits.
@@ -57,6 +62,7 @@ void emit_head_backward(Step& step,
                         Parameters& parameters,
                         const HeadParameters& head,
                         Ref normed,
+                        Ref forward_input,
                         Ref d_logits,
                         Ref d_normed) {
   program::Builder& b = step.b;
@@ -64,7 +70,10 @@ void emit_head_backward(Step& step,
   b.set_component(Component::head);
   parameters.gather(head.unit);
   const Ref input =
-      gathered_input(step, normed, "head input, gathered again", behind_gradient_products(step));
+      step.plan.gathers_again
+          ? gathered_input(
+                step, normed, "head input, gathered again", behind_gradient_products(step))
+          : forward_input;
   Ref whole_gradient = d_normed;
   if (b.mesh().group_size(kGroup) == 1) {
     emit_input_gradient(step, parameters, head.weight, "head, input gradient", d_logits, d_normed);
@@ -103,13 +112,18 @@ void emit_unfused(Step& step,
   const Layout whole = Step::whole_sequences();
   const Layout maxima = whole.with(kGroup, Placement::partial_max());
   const Ref labels = load_labels(step, whole);
-  const Ref logits = emit_logits(step, parameters, head, normed);
+  const auto [input, logits] = emit_logits(step, parameters, head, normed);
   b.set_component(Component::loss);
-  const Ref exponentials = logits_like(step, logits, "logits in fp32", ElementType::fp32);
-  b.emit(Function::cast, "logits to fp32", {read(logits), write(exponentials)});
+  const Ref whole_logits = logits_like(step, logits, "logits in fp32", ElementType::fp32);
+  b.emit(Function::cast, "logits to fp32", {read(logits), write(whole_logits)});
   const Ref partial_max = per_token(step, "largest logit", maxima);
-  b.emit(Function::logits_max, "largest logit", {read(exponentials), write(partial_max)});
+  b.emit(Function::logits_max, "largest logit", {read(whole_logits), write(partial_max)});
   const Ref max = b.all_reduce_in_place(partial_max, kGroup, "over the vocabulary");
+  Ref exponentials = whole_logits;
+  if (step.plan.modules.softmax_beside_logits) {
+    exponentials = logits_like(step, logits, "softmax", ElementType::fp32);
+    b.emit(Function::copy, "logits beside themselves", {read(whole_logits), write(exponentials)});
+  }
   const Ref partial_target = per_token(step, "target logit", Step::partial_sums());
   const Ref partial_sum = per_token(step, "sum of exponentials", Step::partial_sums());
   b.emit(
@@ -122,6 +136,9 @@ void emit_unfused(Step& step,
          "cross entropy",
          {read(sum), read(target), update(exponentials), update(loss)})
       .scale = loss_scale(step.plan);
+  if (step.plan.modules.softmax_beside_logits) {
+    b.keep({whole_logits}, "nanotron, LlamaForTraining.forward: the logits are a local variable");
+  }
 
   b.set_phase(Phase::backward);
   const Ref d_logits_fp32 =
@@ -132,7 +149,7 @@ void emit_unfused(Step& step,
       .scale = loss_scale(step.plan);
   const Ref d_logits = logits_like(step, logits, "logits gradient", ElementType::bf16);
   b.emit(Function::cast, "logits gradient to bf16", {read(d_logits_fp32), write(d_logits)});
-  emit_head_backward(step, parameters, head, normed, d_logits, d_normed);
+  emit_head_backward(step, parameters, head, normed, input, d_logits, d_normed);
 }
 
 void emit_fused(Step& step,
@@ -143,7 +160,7 @@ void emit_fused(Step& step,
                 TensorId loss) {
   program::Builder& b = step.b;
   const Ref labels = load_labels(step, Step::whole_sequences());
-  const Ref logits = emit_logits(step, parameters, head, normed);
+  const auto [input, logits] = emit_logits(step, parameters, head, normed);
   b.set_component(Component::loss);
   // Largest logit, sum of exponentials and target logit of each shard of the vocabulary.
   const program::Dim statistics{3 * step.plan.group_degree, "3P"};
@@ -161,7 +178,7 @@ void emit_fused(Step& step,
          "cross entropy",
          {read(logits), read(labels), read(all), write(d_logits), update(loss)})
       .scale = loss_scale(step.plan);
-  emit_head_backward(step, parameters, head, normed, d_logits, d_normed);
+  emit_head_backward(step, parameters, head, normed, input, d_logits, d_normed);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "sim/plan/layers.h"
 #include "sim/plan/mlp.h"
 #include "sim/plan/parameters.h"
+#include "sim/plan/recipes.h"
 #include "sim/plan/schedule.h"
 #include "sim/plan/step.h"
 #include "sim/program/arrangement.h"
@@ -116,6 +117,11 @@ class StepEmitter {
         has_vocabulary_(step.plan.model.vocabulary > 0) {}
 
   EmittedPasses emit() {
+    if (stage_.idle()) {
+      passes_.rounds = {b_.next_node(), b_.next_node()};
+      emit_idle();
+      return std::move(passes_);
+    }
     declare();
     begin_step();
     passes_.special = parameters_.special_micro_batches();
@@ -145,6 +151,14 @@ class StepEmitter {
     TensorId residual = program::kNoTensor;
     TensorId d_residual = program::kNoTensor;
   };
+
+  /// No part of the model: the rank only meets the others where they sum the gradients' norm.
+  void emit_idle() {
+    if (step_.plan.clip_gradients) {
+      const TensorId norm = emit_gradient_norm();
+      b_.keep({norm}, "pytorch, clip_grad_norm_: the norm is a result");
+    }
+  }
 
   void declare() {
     layer_parameters_ = declare_layers(
@@ -329,6 +343,19 @@ class StepEmitter {
       }
       parameters_.finish_micro_batch();
     });
+    if (step_.plan.modules.gradients_of_micro_batch) {
+      add_micro_batch();
+    }
+  }
+
+  void add_micro_batch() {
+    b_.set_component(Component::optimizer);
+    for_each_layer(step_, parameters_, layer_parameters_, [&] {
+      b_.begin_segment("add the gradients of a layer");
+      parameters_.add_micro_batch(program::kPerLayer);
+    });
+    b_.begin_segment("add the other gradients");
+    parameters_.add_micro_batch(program::kPerStep);
   }
 
   void reduce_gradients() {
@@ -350,13 +377,13 @@ class StepEmitter {
   /// weight too. Source: megatron-lm, megatron/core/distributed/finalize_model_grads.py,
   /// _allreduce_word_embedding_grads
   void sum_tied_gradients() {
-    const bool alone = stage_.stages == 1;
+    const bool alone = stage_.last == 0;
     if (alone || !has_vocabulary_ || !step_.plan.model.tied_embeddings) {
       return;
     }
     if (stage_.has_first_layer()) {
       b_.begin_segment("sum tied gradients");
-      parameters_.sum_between_stages(embedding_parameters_.table, stage_.stages - 1);
+      parameters_.sum_between_stages(embedding_parameters_.table, stage_.last);
     } else if (stage_.has_last_layer()) {
       b_.begin_segment("sum tied gradients");
       parameters_.sum_between_stages(head_parameters_.weight.weight, 0);
@@ -389,15 +416,36 @@ class StepEmitter {
     return b_.all_reduce_in_place(partial, parameters_.norm_axes(), "summed over ranks").tensor;
   }
 
+  /// Those of a sub-group's shards in fp32, one sub-group after the other.
+  Ref sub_group_gradients() {
+    const std::int64_t shards = parameters_.shard_elements();
+    if (step_.plan.sub_group_elements == 0 || shards == 0) {
+      return program::kNoTensor;
+    }
+    program::TensorSpec spec;
+    spec.name = "gradients of a sub-group";
+    spec.role = program::Role::gradient;
+    spec.component = Component::optimizer;
+    spec.type = ElementType::fp32;
+    spec.shape = {{std::min(step_.plan.sub_group_elements, shards), "elements"}};
+    const TensorId gradients = b_.declare(spec);
+    b_.begin_segment("gradients of a sub-group");
+    b_.emit(Function::keep, "keep", {write(gradients)}).source =
+        "deepspeed, runtime/zero/stage3.py, _prepare_fp32_grad_for_sub_group";
+    return gradients;
+  }
+
   void optimize(TensorId norm) {
     b_.set_phase(Phase::optimizer);
     b_.set_component(Component::optimizer);
+    const Ref sub_group = sub_group_gradients();
     for_each_layer(step_, parameters_, layer_parameters_, [&] {
       b_.begin_segment("optimizer of a layer");
       parameters_.optimize(program::kPerLayer, norm);
     });
     b_.begin_segment("optimizer of the other parameters");
     parameters_.optimize(program::kPerStep, norm);
+    use_kept(step_, sub_group);
     if (norm != program::kNoTensor) {
       b_.keep({norm}, "pytorch, clip_grad_norm_: the norm is a result");
     }
@@ -466,7 +514,7 @@ LoweredStage lower_one_by_one(const Plan& plan, std::int64_t number) {
 bool alike(const Plan& plan, const Stage& a, const Stage& b) {
   const std::int64_t dense = plan.model.dense_layers();
   return a.has_first_layer() == b.has_first_layer() && a.has_last_layer() == b.has_last_layer() &&
-         a.dense_layers(dense) == b.dense_layers(dense) &&
+         a.idle() == b.idle() && a.dense_layers(dense) == b.dense_layers(dense) &&
          std::equal(a.chunks.begin(),
                     a.chunks.end(),
                     b.chunks.begin(),
@@ -486,7 +534,9 @@ program::Program arranged(LoweredStage& like, const Plan& plan, const Stage& sta
   }
   program::Arrangement arrangement(like.program);
   arrangement.keep({0, rounds.first});
-  for (const Round& round : like.passes.apart(schedule_of(plan, stage), plan)) {
+  const std::vector<Round> in_order =
+      stage.idle() ? std::vector<Round>() : like.passes.apart(schedule_of(plan, stage), plan);
+  for (const Round& round : in_order) {
     arrangement.repeat(Index::micro_batch, round.first, round.step, round.count, [&] {
       for (const Pass& pass : round.passes) {
         const program::Passage& passage =
@@ -575,6 +625,9 @@ std::span<const LoweringInfo> lowering_table() {
         {"mlp", kMlpExperts.name, kMlpExperts.description, kMlpExperts.bibliography_key});
     for (const auto& row : loss_lowerings()) {
       rows.push_back({"loss", row.name, row.description, row.bibliography_key});
+    }
+    for (const auto& row : recipe_table()) {
+      rows.push_back({"modules", row.name, row.description, row.bibliography_key});
     }
     for (const auto& row : framework_buffers()) {
       rows.push_back({"buffer", row.name, row.description, row.bibliography_key});

@@ -57,8 +57,16 @@ Ref emit_product_of_hops(Step& step, std::string_view name, Ref x, Ref y, Multip
 
 }  // namespace
 
-Ref every_token(Step& step, Ref tokens, std::string_view name, Completion completion) {
-  return step.plan.sequence_sharded ? step.b.all_gather(tokens, kGroup, name, completion) : tokens;
+Ref every_token(
+    Step& step, Ref tokens, std::string_view name, Completion completion, TensorId buffer) {
+  if (!step.plan.sequence_sharded) {
+    return tokens;
+  }
+  if (buffer == program::kNoTensor) {
+    return step.b.all_gather(tokens, kGroup, name, completion);
+  }
+  step.b.emit_collective(CollectiveKind::all_gather, name, kGroup, tokens, buffer, completion);
+  return buffer;
 }
 
 Ref summed(Step& step, Ref partial, std::string_view name, Completion completion) {
@@ -85,17 +93,26 @@ void emit_sum_into(
       completion);
 }
 
-void emit_gathered_linear(Step& step,
-                          Parameters& parameters,
-                          const LinearParameters& linear,
-                          const BorderNames& names,
-                          Ref x,
-                          Ref y) {
+Ref gathered_for_gradient(
+    Step& step, Ref gathered, Ref shards, std::string_view name, TensorId buffer) {
+  return step.plan.gathers_again
+             ? every_token(step, shards, name, behind_gradient_products(step), buffer)
+             : gathered;
+}
+
+Ref emit_gathered_linear(Step& step,
+                         Parameters& parameters,
+                         const LinearParameters& linear,
+                         const BorderNames& names,
+                         Ref x,
+                         Ref y) {
   if (!exchanges_pieces(step)) {
-    emit_linear(step, parameters, linear, names.product, every_token(step, x, names.gathered), y);
-    return;
+    const Ref every =
+        every_token(step, x, names.gathered, Completion::blocking, step.gathered_inputs);
+    emit_linear(step, parameters, linear, names.product, every, y);
+    return every;
   }
-  emit_product_of_hops(step, names.gathered, x, y, [&](Ref tokens, Ref product) {
+  return emit_product_of_hops(step, names.gathered, x, y, [&](Ref tokens, Ref product) {
     emit_linear(step, parameters, linear, names.product, tokens, product);
   });
 }
@@ -107,7 +124,8 @@ Ref emit_gathered_input_gradient(Step& step,
                                  Ref dy,
                                  Ref dx) {
   if (!exchanges_pieces(step)) {
-    const Ref every = every_token(step, dy, names.gathered);
+    const Ref every =
+        every_token(step, dy, names.gathered, Completion::blocking, step.gathered_gradients);
     emit_input_gradient(step, parameters, linear, names.product, every, dx);
     return every;
   }

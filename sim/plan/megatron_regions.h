@@ -9,12 +9,14 @@
 
 namespace trireme::plan {
 
-/// The value of every token: gathered when the sequence is sharded between blocks.
+/// The value of every token: gathered when the sequence is sharded between blocks, into `buffer`
+/// where there is one.
 /// Source: megatron-lm, megatron/core/tensor_parallel/mappings.py
 [[nodiscard]] Ref every_token(Step& step,
                               Ref tokens,
                               std::string_view name,
-                              program::Completion completion = program::Completion::blocking);
+                              program::Completion completion = program::Completion::blocking,
+                              TensorId buffer = program::kNoTensor);
 
 /// The sum over the group: of this rank's tokens when the sequence is sharded between blocks.
 /// Source: megatron-lm, megatron/core/tensor_parallel/mappings.py
@@ -54,13 +56,18 @@ struct BorderNames {
   std::string_view sum = {};
 };
 
-/// y = every_token(x) · weightᵀ + bias; writes y.
-void emit_gathered_linear(Step& step,
-                          Parameters& parameters,
-                          const LinearParameters& linear,
-                          const BorderNames& names,
-                          Ref x,
-                          Ref y);
+/// y = every_token(x) · weightᵀ + bias; writes y and returns x of every token.
+Ref emit_gathered_linear(Step& step,
+                         Parameters& parameters,
+                         const LinearParameters& linear,
+                         const BorderNames& names,
+                         Ref x,
+                         Ref y);
+
+/// x of every token for a weight's gradient: what a forward pass `gathered` where that is kept,
+/// else gathered again from the shards that it kept.
+[[nodiscard]] Ref gathered_for_gradient(
+    Step& step, Ref gathered, Ref shards, std::string_view name, TensorId buffer);
 
 /// dx = every_token(dy) · weight; writes dx and returns dy of every token.
 [[nodiscard]] Ref emit_gathered_input_gradient(Step& step,

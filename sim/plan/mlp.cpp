@@ -1,5 +1,7 @@
 #include "sim/plan/mlp.h"
 
+#include "sim/plan/recipes.h"
+
 namespace trireme::plan {
 
 using program::Function;
@@ -53,6 +55,23 @@ void emit_activation(Step& step, Ref up, Ref activation) {
   step.b.emit(gated ? Function::swiglu : Function::gelu,
               gated ? "swiglu" : "gelu",
               {read(up), write(activation)});
+}
+
+void emit_activation(Step& step, MlpTensors& saved) {
+  emit_activation(step, saved.up, saved.activation);
+  const program::Tensor activation = step.b.tensor(saved.activation.tensor);
+  saved.gate_applied = also_kept(
+      step,
+      step.plan.modules.activation_in_two && step.plan.model.mlp_kind == config::MlpKind::swiglu,
+      "silu of the gate",
+      activation.shape,
+      activation.layout,
+      ElementType::bf16,
+      "pytorch, MulBackward0: the product with the other half keeps what SiLU gave");
+  const config::RecomputeModules& again = step.plan.recompute_modules;
+  if (step.b.phase() == Phase::forward && (again.mlp || again.mlp_activation)) {
+    use_kept(step, saved.gate_applied);
+  }
 }
 
 void emit_activation_backward(Step& step, Ref d_activation, Ref up, Ref d_up) {

@@ -36,9 +36,12 @@ struct ExpertTensors {
 /// What the forward pass leaves for the backward pass.
 struct MlpTensors {
   Ref x;
+  Ref norm_parts;  // of a norm that is computed in parts
   Ref normed;
-  Ref up;          // [B, S, f], with SwiGLU [B, S, f, 2]
-  Ref activation;  // [B, S, f]
+  Ref gathered;      // the normed input of every token, where tokens are gathered
+  Ref up;            // [B, S, f], with SwiGLU [B, S, f, 2]
+  Ref gate_applied;  // [B, S, f], of an activation in two operations
+  Ref activation;    // [B, S, f]
   ExpertTensors experts;
 };
 
@@ -78,6 +81,10 @@ extern const MlpLoweringInfo kMlpTiled;
 
 /// activation = gelu(up) or swiglu(up); writes activation.
 void emit_activation(Step& step, Ref up, Ref activation);
+
+/// Writes saved.activation, which the caller declared, from saved.up, and what else its module
+/// keeps.
+void emit_activation(Step& step, MlpTensors& saved);
 
 /// Writes the gradient of up given that of the activation.
 void emit_activation_backward(Step& step, Ref d_activation, Ref up, Ref d_up);

@@ -2,6 +2,7 @@
 // the up projection and reduce-scattered (or all-reduced) after the down projection.
 #include "sim/plan/megatron_regions.h"
 #include "sim/plan/mlp.h"
+#include "sim/plan/recipes.h"
 #include "sim/plan/recompute.h"
 
 namespace trireme::plan {
@@ -18,18 +19,19 @@ MlpParameters declare(Step& step, Parameters& parameters) {
 
 void emit_own_activation(Step& step, MlpTensors& saved) {
   saved.activation = step.value("mlp activation", activation_shape(step), Step::feature_shards());
-  emit_activation(step, saved.up, saved.activation);
+  emit_activation(step, saved);
 }
 
 /// From saved.normed to the sum of the down projection, before its bias.
 Ref emit_inner(Step& step, Parameters& parameters, const MlpParameters& block, MlpTensors& saved) {
   saved.up = step.value("mlp up output", up_shape(step), Step::feature_shards());
-  emit_gathered_linear(step,
-                       parameters,
-                       block.up,
-                       {.product = "mlp up projection", .gathered = "mlp input, gathered"},
-                       saved.normed,
-                       saved.up);
+  saved.gathered =
+      emit_gathered_linear(step,
+                           parameters,
+                           block.up,
+                           {.product = "mlp up projection", .gathered = "mlp input, gathered"},
+                           saved.normed,
+                           saved.up);
   emit_own_activation(step, saved);
   return emit_summed_linear(
       step,
@@ -44,6 +46,7 @@ MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& bloc
   saved.x = x;
   saved.normed = step.value("mlp input, normed", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, block.norm, x, saved.normed);
+  saved.norm_parts = norm_parts(step);
   const Ref y = emit_inner(step, parameters, block, saved);
   emit_residual_add(step, parameters, block.down.bias, x, y, out);
   return saved;
@@ -86,9 +89,9 @@ void backward(Step& step,
   }
   const Ref d_up = step.value("mlp up gradient", up_shape(step), Step::feature_shards());
   emit_activation_backward(step, d_activation, saved.up, d_up);
-  // Only the shard of the input was kept: it is gathered again for the weight gradient.
-  const Ref input =
-      every_token(step, saved.normed, "mlp input, gathered again", behind_gradient_products(step));
+  use_kept(step, saved.gate_applied);
+  const Ref input = gathered_for_gradient(
+      step, saved.gathered, saved.normed, "mlp input, gathered again", step.gathered_inputs);
   const Ref d_partial =
       step.value("mlp input gradient, partial", step.hidden_shape(), Step::partial_sums());
   emit_input_gradient(
@@ -98,6 +101,7 @@ void backward(Step& step,
   emit_weight_gradient(
       step, parameters, block.up, "mlp up projection, weight gradient", d_up, input);
   emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
+  use_kept(step, saved.norm_parts);
   b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
 }
 

@@ -1,5 +1,6 @@
 // The MLP with whole weights on every rank: each applies it to its own tokens.
 #include "sim/plan/mlp.h"
+#include "sim/plan/recipes.h"
 #include "sim/plan/recompute.h"
 
 namespace trireme::plan {
@@ -16,7 +17,7 @@ MlpParameters declare(Step& step, Parameters& parameters) {
 
 void emit_own_activation(Step& step, MlpTensors& saved) {
   saved.activation = step.value("mlp activation", activation_shape(step), step.between_blocks());
-  emit_activation(step, saved.up, saved.activation);
+  emit_activation(step, saved);
 }
 
 /// From saved.normed to the output of the down projection.
@@ -35,6 +36,7 @@ MlpTensors forward(Step& step, Parameters& parameters, const MlpParameters& bloc
   saved.x = x;
   saved.normed = step.value("mlp input, normed", step.hidden_shape(), step.between_blocks());
   emit_norm(step, parameters, block.norm, x, saved.normed);
+  saved.norm_parts = norm_parts(step);
   const Ref y = emit_inner(step, parameters, block, saved);
   emit_residual_add(step, parameters, {}, x, y, out);
   return saved;
@@ -61,12 +63,14 @@ void backward(Step& step,
       step, parameters, block.down, "mlp down projection, weight gradient", dy, saved.activation);
   const Ref d_up = step.value("mlp up gradient", up_shape(step), layout);
   emit_activation_backward(step, d_activation, saved.up, d_up);
+  use_kept(step, saved.gate_applied);
   const Ref d_normed = step.value("mlp input gradient", step.hidden_shape(), layout);
   emit_input_gradient(
       step, parameters, block.up, "mlp up projection, input gradient", d_up, d_normed);
   emit_weight_gradient(
       step, parameters, block.up, "mlp up projection, weight gradient", d_up, saved.normed);
   emit_norm_backward(step, parameters, block.norm, d_normed, saved.x, dx);
+  use_kept(step, saved.norm_parts);
   step.b.emit(Function::add, "residual gradient", {update(dx), read(dy)});
 }
 

@@ -98,6 +98,14 @@ class Booking {
   Component component_;
 };
 
+std::int64_t elements_of(const Shape& shape) {
+  std::int64_t elements = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    elements *= shape[static_cast<std::size_t>(i)].size;
+  }
+  return elements;
+}
+
 /// How the gradients of one micro batch become shards.
 bool scatters_micro_batches(const Plan& plan) {
   return plan.zero_stage == 3 || plan.gradient_reduce == config::GradientReduce::reduce_scatter;
@@ -150,8 +158,10 @@ ParameterId Parameters::declare(std::string_view name,
   const AxisMask outside = plan.zero_replicated && plan.zero_parts > 1 ? kOuterData : AxisMask{0};
   const bool alone =
       b.mesh().group_size(static_cast<AxisMask>(parameter.shard_axes & ~outside)) == 1;
-  parameter.sharding =
-      &kSharding[in_scope && !alone ? static_cast<std::size_t>(plan.zero_stage) : 0];
+  // DeepSpeed's persistent weights: sharded but for the copy that operations read, as of stage 2.
+  const bool persists = plan.zero_stage == 3 && elements_of(shape) <= plan.persistent_elements;
+  const auto stage = static_cast<std::size_t>(persists ? 2 : plan.zero_stage);
+  parameter.sharding = &kSharding[in_scope && !alone ? stage : 0];
   const ShardingInfo& sharding = *parameter.sharding;
   if (!sharding.shards_optimizer) {
     parameter.shard_axes = 0;
@@ -212,12 +222,16 @@ ParameterId Parameters::declare(std::string_view name,
   spec.layout = sharded;
   spec.pad_multiple = sharding.shards_optimizer ? shard_padding : pad_multiple;
   spec.part = "master";
-  parameter.master = b.declare(spec);
+  parameter.master = plan.states.main_weights ? b.declare(spec) : parameter.updated;
+  spec.type = plan.states.moments;
   spec.part = "first moment";
   parameter.first_moment = b.declare(spec);
   spec.part = "second moment";
   parameter.second_moment = b.declare(spec);
 
+  if (plan.modules.gradients_of_micro_batch && !sharding.shards_gradients) {
+    parameter.added_gradient = declare_micro_batch_gradient(parameter);
+  }
   parameter_.push_back(parameter);
   return static_cast<ParameterId>(parameter_.size() - 1);
 }
@@ -285,8 +299,8 @@ bool Parameters::kept(const Parameter& parameter, const Use& use) const {
 }
 
 bool Parameters::refreshes(const Parameter& parameter) const {
-  return step_.plan.overlap_parameters && parameter.sharding->shards_optimizer &&
-         !parameter.sharding->shards_parameters;
+  return step_.plan.overlap_parameters && step_.plan.zero_stage < 3 &&
+         parameter.sharding->shards_optimizer && !parameter.sharding->shards_parameters;
 }
 
 bool Parameters::overlaps() const {
@@ -433,12 +447,19 @@ void Parameters::look_ahead(const NextUse& next) {
 
 Operand Parameters::gradient(ParameterId id) {
   Parameter& parameter = parameter_[id];
-  if (!parameter.sharding->shards_gradients) {
+  if (!parameter.sharding->shards_gradients && parameter.added_gradient == program::kNoTensor) {
     return update(parameter.gradient);
   }
   if (parameter.transient_gradient != program::kNoTensor) {
     return update(parameter.transient_gradient);
   }
+  parameter.transient_gradient = parameter.added_gradient != program::kNoTensor
+                                     ? parameter.added_gradient
+                                     : declare_micro_batch_gradient(parameter);
+  return write(parameter.transient_gradient);
+}
+
+TensorId Parameters::declare_micro_batch_gradient(const Parameter& parameter) {
   program::Builder& b = step_.b;
   const program::Tensor& resident = b.tensor(parameter.gradient);
   program::TensorSpec spec;
@@ -446,15 +467,27 @@ Operand Parameters::gradient(ParameterId id) {
   spec.part = "gradient of a micro batch";
   spec.role = Role::gradient;
   spec.component = parameter.component;
-  spec.type = resident.type;
+  spec.type =
+      parameter.sharding->shards_gradients ? resident.type : b.tensor(parameter.stored).type;
   spec.varies = static_cast<program::IndexMask>(parameter.varies | program::kPerMicroBatch);
   spec.shape = resident.shape;
   spec.pad_multiple = resident.pad_multiple;
   spec.layout =
       resident.layout.with(static_cast<AxisMask>(parameter.shard_axes | parameter.replica_axes),
                            Placement::partial_sum());
-  parameter.transient_gradient = b.declare(spec);
-  return write(parameter.transient_gradient);
+  return b.declare(spec);
+}
+
+/// Source: nanotron, src/nanotron/optim/gradient_accumulator.py, FP32GradientAccumulator.backward
+void Parameters::add_micro_batch(program::IndexMask varies) {
+  for (const ParameterId id : ids_that_vary(varies)) {
+    const Parameter& parameter = parameter_[id];
+    if (parameter.added_gradient != program::kNoTensor) {
+      step_.b.emit(Function::accumulate,
+                   "add gradient of the micro batch",
+                   {read(parameter.added_gradient), update(parameter.gradient)});
+    }
+  }
 }
 
 void Parameters::start_gradient(ParameterId id) {
@@ -761,12 +794,29 @@ AxisMask Parameters::norm_axes() const {
     // The stages meet in one sum: over what any of them shards, though not each has every kind of
     // layer or a part of the vocabulary.
     axes = static_cast<AxisMask>(kPipeline | axes_of_other_stages(step_.plan));
+    if (parameter_.empty() && step_.plan.zero_stage > 0 &&
+        step_.b.mesh().group_size(kReplicas) > 1) {
+      axes = static_cast<AxisMask>(axes | kReplicas);
+    }
   }
   for (const Parameter& parameter : parameter_) {
     axes = static_cast<AxisMask>(axes |
                                  step_.b.tensor(parameter.final_gradient).layout.sharded_axes());
   }
   return axes;
+}
+
+std::int64_t Parameters::shard_elements() const {
+  std::int64_t elements = 0;
+  for (const Parameter& parameter : parameter_) {
+    const bool of_layer = parameter.varies == program::kPerLayer;
+    const std::int64_t layers =
+        parameter.layers.count > 0 ? parameter.layers.count : step_.b.extent(program::Index::layer);
+    const program::Tensor& moment = step_.b.tensor(parameter.first_moment);
+    elements +=
+        program::local_shape(step_.b.mesh(), moment).elements.value() * (of_layer ? layers : 1);
+  }
+  return elements;
 }
 
 void Parameters::add_square_sums(program::IndexMask varies, TensorId norm) {

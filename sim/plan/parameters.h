@@ -44,6 +44,7 @@ struct Parameter {
   TensorId kept_shard = program::kNoTensor;          // resident: of what a forward pass gathered
   TensorId gradient = program::kNoTensor;            // resident: accumulates over micro batches
   TensorId transient_gradient = program::kNoTensor;  // of one micro batch, before its reduction
+  TensorId added_gradient = program::kNoTensor;      // of one micro batch, before it is added
   TensorId summed_gradient = program::kNoTensor;     // over the ranks that do not shard it
   TensorId reduced_gradient = program::kNoTensor;    // over the ranks that shard it too
   TensorId final_gradient = program::kNoTensor;      // as the optimizer reads it
@@ -128,6 +129,10 @@ class Parameters {
   /// The layer changes by `step`: what was begun in the layer before refers to it from here.
   void move_layer(int step);
 
+  /// The backward pass of a micro batch is over: adds gradients that are added then, of the
+  /// parameters that vary as `varies`.
+  void add_micro_batch(program::IndexMask varies);
+
   /// The micro batch ends: what still reduces its gradients is waited for.
   void finish_micro_batch();
 
@@ -158,6 +163,9 @@ class Parameters {
 
   /// Another stage counts its gradient in the norm.
   void leave_out_of_norm(ParameterId id) { parameter_[id].in_norm = false; }
+
+  /// Elements that the optimizer of this rank updates.
+  [[nodiscard]] std::int64_t shard_elements() const;
 
   void add_square_sums(program::IndexMask varies, TensorId norm);
   void optimize(program::IndexMask varies, TensorId norm);
@@ -199,6 +207,8 @@ class Parameters {
   [[nodiscard]] Use& use_of(const Unit& unit, Phase phase, bool after_recompute);
   [[nodiscard]] bool kept(const Parameter& parameter, const Use& use) const;
   void emit_gathers(Use& use, int layers_on);
+  /// Whole, of one micro batch.
+  TensorId declare_micro_batch_gradient(const Parameter& parameter);
   TensorId declare_gathered(const Parameter& parameter, AxisMask group);
   /// Of what the unit's forward pass gathered, the shards from which backward passes gather.
   void keep_shards(const Unit& unit);

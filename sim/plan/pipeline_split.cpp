@@ -67,4 +67,44 @@ std::vector<std::int64_t> split_by_cost(const ModelShape& model,
   return split;
 }
 
+/// EQ pipeline-cumulated-cost: s > (i + 1) / p (L (4 a d h + 3 h f) + h V)
+///   s  cost of the blocks up to and with the one that part i ends with  [1]
+///   i  the part, from 0                                                 [1]
+///   p  parts                                                            [1]
+///   L  layers                                                           [1]
+///   a  query heads                                                      [1]
+///   d  head dimension                                                   [1]
+///   h  hidden                                                           [1]
+///   f  MLP width                                                        [1]
+///   V  vocabulary: the head's block is the last that costs something    [1]
+/// Source: nanotron, src/nanotron/models/base.py, build_model, and models/llama.py,
+///   get_block_compute_costs. The cast of the logits and the loss are blocks without a cost behind
+///   the head, and go to the parts behind its own, one each, where there are any.
+/// Valid:  as there, whatever the MLP and the number of key/value heads are
+/// Tests:  tests/unit/plan/pipeline_split_test.cpp
+CumulatedSplit split_by_cumulated_cost(const ModelShape& model, std::int64_t parts) {
+  constexpr std::int64_t kBlocksBehindHead = 2;
+  const std::int64_t layer =
+      4 * model.heads * model.head_dim * model.hidden + 3 * model.hidden * model.mlp_width;
+  const std::int64_t head = model.vocabulary * model.hidden;
+  const double all = static_cast<double>(model.layers * layer + head);
+  CumulatedSplit split;
+  split.layers.resize(static_cast<std::size_t>(parts));
+  std::int64_t part = 0;
+  std::int64_t sum = 0;
+  const auto passes = [&] {
+    const double share = static_cast<double>(part + 1) / static_cast<double>(parts);
+    return static_cast<double>(sum) > all * share;
+  };
+  for (std::int64_t i = 0; i < model.layers; ++i) {
+    ++split.layers[static_cast<std::size_t>(part)];
+    sum += layer;
+    part += passes() ? 1 : 0;
+  }
+  sum += head;
+  split.working = part + 1;
+  split.started = std::min(parts, split.working + kBlocksBehindHead);
+  return split;
+}
+
 }  // namespace trireme::plan

@@ -19,4 +19,14 @@ namespace trireme::plan {
                                                       bool causal,
                                                       std::int64_t parts);
 
+struct CumulatedSplit {
+  std::vector<std::int64_t> layers;  // of each part; none of those behind the head
+  std::int64_t working = 1;          // parts up to the one with the head
+  std::int64_t started = 1;          // parts that are given anything at all
+};
+
+/// nanotron's split: parts take what comes next, the head last, until they pass their share of the
+/// cost of all.
+[[nodiscard]] CumulatedSplit split_by_cumulated_cost(const ModelShape& model, std::int64_t parts);
+
 }  // namespace trireme::plan

@@ -53,6 +53,36 @@ struct ReduceBucket {
   bool sorted = false;       // a copy in which each rank's shards follow one another
 };
 
+/// How a framework's modules are made, as far as it decides what is in memory: a row of
+/// recipe_table().
+struct Modules {
+  /// SiLU and the product with the other half of the projection are two operations: the product
+  /// keeps the output of the first.
+  bool activation_in_two = false;
+  /// Keys and values are packed into a tensor of their own for the kernel, whose queries stay where
+  /// they were projected, with the keys and values beside them.
+  bool copies_key_values = false;
+  /// A norm is computed in fp32 operation by operation: products keep its input in fp32 and the
+  /// normed input in 16 bits, in the place of the input in 16 bits.
+  bool norms_in_parts = false;
+  /// Tokens of tensor-parallel ranks are gathered into two buffers that stay: inputs of products
+  /// into one, gradients of outputs into the other.
+  bool gathers_into_buffers = false;
+  /// The loss over a split vocabulary computes the softmax beside the logits in fp32, not in place.
+  bool softmax_beside_logits = false;
+  /// Gradients of a micro batch, in the weights' type, are added to those of the step when its
+  /// backward pass is over.
+  bool gradients_of_micro_batch = false;
+  /// Whole gradients are copied into buckets to be summed over the data-parallel ranks.
+  bool reduction_buckets = false;
+};
+
+/// What an optimizer holds of a parameter beside the weights themselves.
+struct OptimizerStates {
+  bool main_weights = true;  // in fp32; else the weights themselves are updated
+  ElementType moments = ElementType::fp32;
+};
+
 struct Plan {
   std::string name;
   ModelShape model;
@@ -75,12 +105,16 @@ struct Plan {
   std::int64_t virtual_stages = 1;
   PipelineSchedule schedule = PipelineSchedule::none;
   std::vector<std::int64_t> chunk_layers;  // of each chunk; empty: equal ones
+  /// Stages that have a part of the model, where a split leaves the last ones none. 0: all have.
+  std::int64_t working_stages = 0;
   /// Axes of the mesh (step.h) in the order in which ranks are numbered along them; empty: theirs.
   std::vector<int> placement;
   AttentionLowering attention = AttentionLowering::ulysses;
   MlpLowering mlp = MlpLowering::replicated;
   /// Tokens are sharded over the group between blocks.
   bool sequence_sharded = true;
+  /// Backward passes gather tokens that forward passes gathered; else these keep them.
+  bool gathers_again = true;
   /// Parts of a rank's tokens that a tiled MLP works on one after the other.
   std::int64_t mlp_tiles = 1;
   config::ExchangeKind exchange = config::ExchangeKind::packed;
@@ -136,9 +170,16 @@ struct Plan {
   bool clip_gradients = true;
   /// Layers are modules of TransformerEngine, as Megatron Core builds them by default.
   bool transformer_engine = false;
+  Modules modules;
   /// What libraries ask the framework's allocator for; none where no recipe says so.
   Bytes library_workspaces;
   ReduceBucket reduce_bucket;
+  /// Weights of that many elements at most stay gathered under ZeRO-3; the optimizer's step gathers
+  /// what it has updated.
+  std::int64_t persistent_elements = 0;
+  /// Elements whose gradients the optimizer has in fp32 at a time; 0: it takes them as they are.
+  std::int64_t sub_group_elements = 0;
+  OptimizerStates states;
   config::Framework framework = config::Framework::generic;
 
   [[nodiscard]] std::int64_t ranks() const {

@@ -8,6 +8,7 @@
 #include "sim/plan/legality.h"
 #include "sim/plan/pipeline_split.h"
 #include "sim/plan/plan.h"
+#include "sim/plan/recipes.h"
 #include "sim/plan/step.h"
 
 namespace trireme::plan {
@@ -64,7 +65,7 @@ bool shards_with_fsdp2(Framework framework) {
 /// stage_1_and_2.py, ipg_buckets and setup_buckets; runtime/engine.py: sequence parallelism reduces
 /// in seq_parallel_communication_data_type, fp32; runtime/comm/coalesced_collectives.py,
 /// reduce_scatter_coalesced: ZeRO-3 sorts a bucket by rank
-ReduceBucket reduce_bucket(const Plan& plan) {
+ReduceBucket reduce_bucket(const config::PlanSpec& spec, const Plan& plan) {
   constexpr std::int64_t kElements = 500'000'000;
   const bool deepspeed =
       plan.framework == Framework::deepspeed || plan.framework == Framework::deepspeed_legacy;
@@ -72,10 +73,52 @@ ReduceBucket reduce_bucket(const Plan& plan) {
     return {};
   }
   const bool whole = plan.zero_stage == 3;
-  return {.elements = kElements,
-          .type = whole && plan.ulysses_degree() > 1 ? ElementType::fp32 : ElementType::bf16,
-          .buffers = !whole && plan.overlap_gradients ? 2 : 1,
-          .sorted = whole};
+  return {
+      .elements = spec.zero.reduce_bucket_size ? spec.zero.reduce_bucket_size->value : kElements,
+      .type = whole && plan.ulysses_degree() > 1 ? ElementType::fp32 : ElementType::bf16,
+      .buffers = !whole && plan.overlap_gradients ? 2 : 1,
+      .sorted = whole};
+}
+
+/// Source: deepspeed, runtime/zero/config.py, stage3_param_persistence_threshold and
+/// sub_group_size; runtime/zero/partition_parameters.py, ds_persist; runtime/zero/stage3.py,
+/// _prepare_fp32_grad_for_sub_group
+void fill_deepspeed_sizes(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
+  constexpr std::int64_t kPersistent = 100'000;
+  constexpr std::int64_t kSubGroup = 1'000'000'000;
+  const bool deepspeed =
+      plan.framework == Framework::deepspeed || plan.framework == Framework::deepspeed_legacy;
+  const config::ZeroSpec& zero = spec.zero;
+  if (!deepspeed) {
+    if (zero.reduce_bucket_size || zero.param_persistence_threshold || zero.sub_group_size) {
+      refuse(feasibility,
+             "deepspeed-sizes",
+             "reduce_bucket_size, param_persistence_threshold and sub_group_size are DeepSpeed's: "
+             "say framework: deepspeed or leave them out");
+    }
+    return;
+  }
+  if (plan.zero_stage == 3) {
+    plan.persistent_elements =
+        zero.param_persistence_threshold ? zero.param_persistence_threshold->value : kPersistent;
+    plan.sub_group_elements = zero.sub_group_size ? zero.sub_group_size->value : kSubGroup;
+  }
+}
+
+/// Source: megatron-lm, --use-precision-aware-optimizer with --exp-avg-dtype bf16; bitsandbytes,
+/// bitsandbytes/optim/adamw.py, AdamW8bit, its scales (one for 256 elements) left out
+OptimizerStates optimizer_states(config::OptimizerRecipe recipe) {
+  switch (recipe) {
+    case config::OptimizerRecipe::bf16_fp32_main:
+      return {};
+    case config::OptimizerRecipe::precision_aware:
+      return {.main_weights = true, .moments = ElementType::bf16};
+    case config::OptimizerRecipe::adam_8bit:
+      return {.main_weights = true, .moments = ElementType::int8};
+    case config::OptimizerRecipe::bf16:
+      return {.main_weights = false, .moments = ElementType::bf16};
+  }
+  return {};
 }
 
 struct Overlap {
@@ -304,6 +347,44 @@ void check_sharding_of_stages(const Plan& plan, Feasibility& feasibility) {
   }
 }
 
+/// Source: nanotron, src/nanotron/models/base.py, build_model: every rank is to have a block, or
+/// its pipeline does not end at the last one
+void fill_cumulated_split(Plan& plan, Feasibility& feasibility) {
+  if (plan.virtual_stages > 1) {
+    refuse(feasibility,
+           "nanotron-pipeline",
+           "nanotron has no interleaved schedule: its split is over stages");
+    return;
+  }
+  CumulatedSplit split = split_by_cumulated_cost(plan.model, plan.pipeline_degree);
+  if (split.started < plan.pipeline_degree) {
+    refuse(feasibility,
+           "nanotron-pipeline",
+           fmt::format("nanotron's split by cost gives the last {} of {} stages nothing",
+                       plan.pipeline_degree - split.started,
+                       plan.pipeline_degree));
+  }
+  plan.working_stages = split.working;
+  plan.chunk_layers = std::move(split.layers);
+}
+
+/// Source: nanotron, src/nanotron/config/parallelism_config.py, tp_recompute_allgather
+void fill_gathers_again(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
+  plan.gathers_again = spec.tensor_parallel_gather_again;
+  if (plan.gathers_again) {
+    return;
+  }
+  const bool can = plan.framework == Framework::generic || plan.framework == Framework::nanotron;
+  const bool plain = plan.sequence_sharded && !spec.recompute.modules.layernorm &&
+                     spec.overlap.tensor_parallel == config::TensorParallelOverlap::none;
+  if (!can || !plain || plan.model.latent || plan.model.experts) {
+    refuse(feasibility,
+           "gathers-again",
+           "tensor_parallel.gather_again: false is nanotron's, for tokens that are gathered, "
+           "without overlap and without experts, latent attention and recomputed norms");
+  }
+}
+
 /// The schedule, and the layers of every part of the model.
 void fill_pipeline(const config::PlanSpec& spec, Plan& plan, Feasibility& feasibility) {
   const config::PipelineSpec& pipeline = spec.pipeline;
@@ -320,7 +401,11 @@ void fill_pipeline(const config::PlanSpec& spec, Plan& plan, Feasibility& feasib
       plan.chunk_layers = split_by_count(plan.model.layers, plan.chunks());
       break;
     case config::PipelineSplit::cost:
-      plan.chunk_layers = split_by_cost(plan.model, plan.sequence, plan.causal, plan.chunks());
+      if (plan.framework == Framework::nanotron) {
+        fill_cumulated_split(plan, feasibility);
+      } else {
+        plan.chunk_layers = split_by_cost(plan.model, plan.sequence, plan.causal, plan.chunks());
+      }
       break;
     case config::PipelineSplit::listed:
       for (const auto& layers : pipeline.layers) {
@@ -533,6 +618,7 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.mlp =
       tensor || spec.mlp_tensor_parallel > 1 ? MlpLowering::megatron : MlpLowering::replicated;
   plan.sequence_sharded = !tensor || spec.tensor_parallel_sequence;
+  fill_gathers_again(spec, plan, feasibility);
   plan.exchange = spec.exchange;
   plan.kv_repeat = spec.kv_repeat;
 
@@ -569,7 +655,17 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
     plan.library_workspaces = study.memory.library_workspaces;
   }
 
-  plan.reduce_bucket = reduce_bucket(plan);
+  plan.reduce_bucket = reduce_bucket(spec, plan);
+  fill_deepspeed_sizes(spec, plan, feasibility);
+  plan.states = optimizer_states(spec.optimizer.recipe);
+  plan.modules = modules_of(plan);
+  if (plan.modules.gradients_of_micro_batch && plan.overlap_gradients) {
+    refuse(
+        feasibility,
+        "nanotron-overlap",
+        "overlap.gradients: nanotron adds a micro batch's gradients up when its backward pass is "
+        "over; sums behind the last one are not modelled yet");
+  }
   resolve_experts(spec, plan, feasibility);
   fill_pipeline(spec, plan, feasibility);
   fill_batches(study, spec, plan, feasibility);

@@ -12,6 +12,7 @@ Stage stage_of(const Plan& plan, std::int64_t number) {
   Stage stage;
   stage.number = number;
   stage.stages = plan.pipeline_degree;
+  stage.last = (plan.working_stages > 0 ? plan.working_stages : plan.pipeline_degree) - 1;
   std::int64_t before = 0;  // layers of the model
   for (std::int64_t chunk = 0; chunk < plan.chunks(); ++chunk) {
     const std::int64_t layers = plan.layers_of_chunk(chunk);

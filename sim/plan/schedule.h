@@ -22,6 +22,7 @@ struct Chunk {
 struct Stage {
   std::int64_t number = 0;
   std::int64_t stages = 1;
+  std::int64_t last = 0;                      // the one with the head
   std::vector<Chunk> chunks;                  // in the order of the model
   std::vector<std::int64_t> layers_of_model;  // by own number
 
@@ -37,7 +38,10 @@ struct Stage {
 
   [[nodiscard]] bool has_first_layer() const { return number == 0; }
 
-  [[nodiscard]] bool has_last_layer() const { return number == stages - 1; }
+  [[nodiscard]] bool has_last_layer() const { return number == last; }
+
+  /// Whether the split left it no part of the model.
+  [[nodiscard]] bool idle() const { return number > last; }
 
   /// The stage that has the chunk before or after one of its own.
   [[nodiscard]] std::int64_t previous() const { return (number + stages - 1) % stages; }

@@ -58,6 +58,9 @@ class Step {
   bool runs_again = false;
   /// Where every gather of the head's input goes; kNoTensor: each into a tensor of its own.
   TensorId head_input = program::kNoTensor;
+  /// Likewise, of what products read going forward, and of the gradients of what they wrote.
+  TensorId gathered_inputs = program::kNoTensor;
+  TensorId gathered_gradients = program::kNoTensor;
 
   // Dimensions, logical: the batch counts the sequences of all data-parallel ranks.
   [[nodiscard]] program::Dim batch() const { return {plan.micro_batch * plan.data_degree, "B"}; }

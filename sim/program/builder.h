@@ -87,6 +87,11 @@ class Builder {
   /// Declares the own block `base` (rotation 0) as what it is, the rank's own tokens.
   TensorId declare_own_tokens(TensorId base);
 
+  /// How many instances of `index` the step has.
+  [[nodiscard]] std::int64_t extent(Index index) const {
+    return pool_->extents[static_cast<std::size_t>(index)];
+  }
+
   /// What later operations are booked under.
   void set_phase(Phase phase) { phase_ = phase; }
 

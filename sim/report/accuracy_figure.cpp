@@ -97,6 +97,9 @@ std::string legend() {
 std::string accuracy_figure(const ValidationResult& result) {
   std::map<std::string, std::vector<const ValidationRow*>> by_source;
   for (const ValidationRow& row : result.rows) {
+    if (row.stated.of_table) {
+      continue;
+    }
     const bool states_a_value = row.stated.expected.relation == ledger::Relation::equal;
     if (row.predicted && states_a_value && *row.predicted > 0) {
       by_source[row.stated.source].push_back(&row);

@@ -54,7 +54,7 @@ std::string case_table(const ValidationResult& result, Role role) {
                    {"tolerance", Align::right},
                    {"verdict", Align::left}};
   for (const ValidationRow* const row : worst_first(result)) {
-    if (row->stated.role == role) {
+    if (row->stated.role == role && !row->stated.of_table) {
       table.add({cell(row->stated.id),
                  cell(row->stated.fact),
                  cell(row->stated.printed),
@@ -89,6 +89,23 @@ std::vector<RunErrors> run_errors(const ValidationResult& result, Role role) {
     if (row.stated.peer) {
       files.back().peers.push_back(*row.stated.peer / row.stated.expected.value - 1);
     }
+  }
+  return files;
+}
+
+/// Errors of the bytes of memory in one case file's tables, of one role.
+std::vector<RunErrors> memory_errors(const ValidationResult& result, Role role) {
+  std::vector<RunErrors> files;
+  for (const ValidationRow& row : result.rows) {
+    if (row.stated.role != role || !row.stated.of_table || !row.predicted ||
+        row.stated.dimension != ledger::Dimension::bytes) {
+      continue;
+    }
+    const std::string file = row.stated.id.substr(0, row.stated.id.find('/'));
+    if (files.empty() || files.back().file != file) {
+      files.push_back({file, {}, {}, {}});
+    }
+    files.back().errors.push_back(row.error);
   }
   return files;
 }
@@ -129,6 +146,32 @@ std::string run_table(const ValidationResult& result, Role role) {
                runs.peers.empty()
                    ? ""
                    : fmt::format("{:.1f} % ({})", 100 * mean_size(runs.peers), runs.peer)});
+  }
+  return table.rows.empty() ? std::string() : to_markdown(table);
+}
+
+/// Memory of runs that stand in tables, a row per case file and role.
+std::string memory_table(const ValidationResult& result) {
+  Table table;
+  table.columns = {{"runs", Align::left},
+                   {"role", Align::left},
+                   {"number", Align::right},
+                   {"mean size of error", Align::right},
+                   {"median size", Align::right},
+                   {"median, signed", Align::right}};
+  for (const Role role : {Role::judged, Role::fitted}) {
+    for (const RunErrors& runs : memory_errors(result, role)) {
+      std::vector<double> sizes;
+      for (const double error : runs.errors) {
+        sizes.push_back(std::abs(error));
+      }
+      table.add({runs.file,
+                 std::string(ledger::kRoleNames[static_cast<std::size_t>(role)]),
+                 std::to_string(runs.errors.size()),
+                 fmt::format("{:.1f} %", 100 * mean_size(runs.errors)),
+                 fmt::format("{:.1f} %", 100 * median(sizes)),
+                 fmt::format("{:+.1f} %", 100 * median(runs.errors))});
+    }
   }
   return table.rows.empty() ? std::string() : to_markdown(table);
 }
@@ -179,6 +222,11 @@ std::string accuracy_page(const ValidationResult& result, const std::string& fig
       "come from these runs, by kind "
       "(`topologies/accuracy/public.yaml`,\nwhich is `trireme validate --bands`).\n\n";
   text += run_table(result, Role::judged);
+  text +=
+      "\n## Memory by source\n\nErrors of predicted over reported bytes, of runs that stand in "
+      "tables; how many of the failed runs are\nforeseen, and how many of those that worked are "
+      "called too large, are sets below.\n\n";
+  text += memory_table(result);
   text +=
       "\n## Judged\n\nNo value of these cases went into a profile or a framework's overheads. "
       "Worst first.\n\n";

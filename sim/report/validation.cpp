@@ -68,7 +68,8 @@ std::optional<TopicErrors> errors_of(const ValidationResult& result, Topic topic
   errors.topic = topic;
   std::vector<double> sizes;
   for (const ValidationRow& row : result.rows) {
-    if (row.stated.role != ledger::Role::judged || row.stated.topic != topic) {
+    if (row.stated.role != ledger::Role::judged || row.stated.topic != topic ||
+        row.stated.of_table) {  // its set counts
       continue;
     }
     ++errors.cases;
@@ -149,6 +150,7 @@ Json row_object(const ValidationRow& row) {
   object["error"] = row.predicted ? Json(nine_digits(row.error)) : Json(nullptr);
   object["verdict"] = word(ledger::kFactVerdictNames, row.verdict);
   object["role"] = word(ledger::kRoleNames, stated.role);
+  object["of_table"] = stated.of_table;
   object["known_deviation"] =
       stated.known_deviation ? Json(*stated.known_deviation) : Json(nullptr);
   object["problem"] = row.problem.empty() ? Json(nullptr) : Json(row.problem);
@@ -222,6 +224,9 @@ std::string to_terminal(const ValidationResult& result, bool color) {
                    {"error", Align::right},
                    {"verdict", Align::left}};
   for (const ValidationRow* const row : worst_first(result)) {
+    if (row->stated.of_table && !row->failed()) {
+      continue;
+    }
     table.add({row->stated.id,
                predicted_text(*row),
                expected_text(*row),

@@ -59,14 +59,22 @@ class CountingTransport : public Transport {
   OpId operation_ = 0;
 };
 
+/// Of the stage that has the head.
+TensorId find_loss(const Program& program) {
+  const bool has_loss = std::any_of(program.tensors().begin(),
+                                    program.tensors().end(),
+                                    [](const Tensor& tensor) { return tensor.name == "loss"; });
+  return has_loss ? find_tensor(program, "loss") : program::kNoTensor;
+}
+
 /// Keeps the values that are compared, the last of each tensor and step.
 class Recorder {
  public:
   explicit Recorder(const Program& program)
       : program_(program),
         first_stage_(program.stage() == 0),
-        last_stage_(program.stage() == program.mesh().stages() - 1),
-        loss_(last_stage_ ? find_tensor(program, "loss") : program::kNoTensor),
+        loss_(find_loss(program)),
+        last_stage_(loss_ != program::kNoTensor),
         up_to_date_(find_up_to_date(program)) {}
 
   void begin_step(std::int64_t step) { step_ = step; }
@@ -190,8 +198,8 @@ class Recorder {
 
   const Program& program_;
   bool first_stage_;
-  bool last_stage_;
   TensorId loss_;
+  bool last_stage_;
   std::vector<TensorId> up_to_date_;  // by owner of memory
   std::int64_t step_ = 0;
   std::map<Key, Capture> captures_;

@@ -151,11 +151,13 @@ void shrink_pipeline(const Plan& plan, Plan& small) {
     return;
   }
   if (!plan.chunk_layers.empty()) {
-    const std::int64_t fewest =
-        *std::min_element(plan.chunk_layers.begin(), plan.chunk_layers.end());
+    std::int64_t fewest = plan.model.layers;
+    for (const std::int64_t layers : plan.chunk_layers) {
+      fewest = layers > 0 ? std::min(fewest, layers) : fewest;
+    }
     small.model.layers = 0;
     for (std::int64_t& layers : small.chunk_layers) {
-      layers = layers > fewest ? 2 : 1;
+      layers = layers > fewest ? 2 : std::min<std::int64_t>(layers, 1);
       small.model.layers += layers;
     }
   }

@@ -171,7 +171,7 @@ void read_other_plan(const MapReader& map, ValidationCase& one) {
   constexpr Form kForms[] = {{"relative_to", Against::ratio},
                              {"minus", Against::difference},
                              {"less_than", Against::saving}};
-  if (one.quantity->of_plan == nullptr) {
+  if (one.quantity->of_plan == nullptr && one.quantity->of_memory == nullptr) {
     refuse_keys(map, {"relative_to", "minus", "less_than"}, "a crossover is 'between' two plans");
     one.other_plan = map.required("between", parse_word);
     return;
@@ -237,18 +237,76 @@ Node completed(const Node& written, const Node& common) {
   return item;
 }
 
-/// Sets the key `path` ("cluster.nodes") of a study.
+/// A row of a table as the case that it stands for.
+Node case_of_row(const Node& row, std::span<const Node> columns, const Node& common) {
+  if (!row.is_list() || row.items.size() != columns.size()) {
+    refuse(row.where(),
+           fmt::format("rows: a row needs a value for each of the {} columns", columns.size()),
+           "write it as '[ulysses-8, 8, 36.7 GiB]'");
+  }
+  Node item = config::make_map(row.position);
+  const Node* const shared = common.find("with");
+  Node with = shared == nullptr ? config::make_map(row.position) : *shared;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const Node& column = columns[i];
+    Node& target = column.text.find('.') == std::string::npos ? item : with;
+    target.set(column.text, column.position, row.items[i]);
+  }
+  item.set("with", row.position, with);
+  for (const char* const form : {"expected", "at_least", "at_most"}) {
+    if (const Node* const value = item.find(form);
+        value != nullptr && item.find("printed") == nullptr) {
+      item.set("printed", row.position, config::make_text(value->text, value->position));
+    }
+  }
+  return completed(item, common);
+}
+
+std::vector<Node> cases_of_tables(const MapReader& map) {
+  std::vector<Node> cases;
+  for (const Node& written : map.items("tables")) {
+    const MapReader table(written, "tables", {"common", "columns", "rows"});
+    const Node* const common = table.find("common");
+    const Node nothing = config::make_map(written.position);
+    for (const Node& row : table.items("rows")) {
+      cases.push_back(
+          case_of_row(row, table.items("columns"), common == nullptr ? nothing : *common));
+    }
+  }
+  return cases;
+}
+
+/// The map under `key`; of a list, such as that of plans, the one with that name.
+Node* child_map(Node& parent, std::string_view key) {
+  if (parent.is_list()) {
+    const auto named = [&](const Node& item) {
+      const Node* const name = item.is_map() ? item.find("name") : nullptr;
+      return name != nullptr && name->text == key;
+    };
+    const auto found = std::find_if(parent.items.begin(), parent.items.end(), named);
+    return found == parent.items.end() ? nullptr : &*found;
+  }
+  return parent.find(key);
+}
+
+/// Sets the key `path` ("cluster.nodes", "plans.p.ulysses") of a study.
 void set_at(Node& root, const config::Entry& entry) {
   Node* map = &root;
   std::string_view path = entry.key;
   for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
-    map = map->find(path.substr(0, dot));
-    if (map == nullptr || !map->is_map()) {
+    map = child_map(*map, path.substr(0, dot));
+    const bool inner = map != nullptr && (map->is_map() || map->is_list());
+    if (!inner) {
       refuse(entry.key_where(),
              fmt::format("with: the study has no map for {}", in_quotes(entry.key)),
              "name a key of the study, such as workload.micro_batch");
     }
     path.remove_prefix(dot + 1);
+  }
+  if (!map->is_map()) {
+    refuse(entry.key_where(),
+           fmt::format("with: {} names a list of the study", in_quotes(entry.key)),
+           "name a key of one of its items, such as plans.p.ulysses");
   }
   map->set(path, entry.key_position, entry.value);
 }
@@ -346,7 +404,8 @@ Node read_study_node(const MapReader& map, StudyFiles studies) {
 }  // namespace
 
 CaseFile read_cases(const Node& root, const config::Library& library, StudyFiles studies) {
-  const MapReader map(root, "", {"version", "source", "study", "common", "peer", "cases"});
+  const MapReader map(
+      root, "", {"version", "source", "study", "common", "peer", "tables", "cases"});
   static_cast<void>(map.required("version", config::parse_version));
   const std::string name = std::filesystem::path(map.where().file).stem().string();
   const std::string source = map.required("source", parse_word);
@@ -356,14 +415,21 @@ CaseFile read_cases(const Node& root, const config::Library& library, StudyFiles
   std::set<std::string> ids;
   const std::string peer = map.maybe("peer", parse_word).value_or("");
   const Node* const common = map.find("common");
-  for (const Node& written : map.items("cases")) {
+  const auto add = [&](const Node& written, bool of_table) {
     const Node item = common == nullptr ? written : completed(written, *common);
     file.cases.push_back(read_case(item, study, name, source, peer));
+    file.cases.back().stated.of_table = of_table;
     if (!ids.insert(file.cases.back().stated.id).second) {
       refuse(item.where(),
              fmt::format("a second case is named {}", in_quotes(item.find("name")->text)),
              "give each case of a file a name of its own");
     }
+  };
+  for (const Node& row : cases_of_tables(map)) {
+    add(row, true);
+  }
+  for (const Node& written : map.items("cases")) {
+    add(written, false);
   }
   if (file.cases.empty()) {
     refuse(map.where(), "the file has no cases", "add a list under 'cases'");

@@ -23,10 +23,15 @@
 //       group: 8 GPUs                       # runs that could replace each other
 //       peer: 700 ms                        # what the file's `peer` predicts for it
 //   common: {quantity: step_time, tolerance: 10 %, reason: ...}   # keys that cases do not write
+//   tables:                               # many cases alike, one a row
+//     - common: {role: fitted, with: {model.layers: 16}}      # as above, before the file's own
+//       columns: [name, plans.p.ulysses, workload.micro_batch, expected]  # keys of a case; dotted
+//       rows: [[ulysses-8, 8, 1, 36.7 GiB]]                   # ones are those of `with`
 //   peer: SimuMax 1.2
 //
 // A quantity of a set of runs, such as mean_error, is asked of all the file's cases with the same
-// role that time a step, and names no plan.
+// role that state what it is about, and names no plan. `printed` of a table's row is what is
+// expected unless it says otherwise; documents list its set alone.
 //
 // Sent bytes are narrowed by `phases`, `traffic` and `components`, peak memory by `items`.
 #pragma once

@@ -7,6 +7,7 @@
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
+#include "sim/study/device_memory.h"
 #include "sim/study/evaluate.h"
 #include "sim/study/stages.h"
 
@@ -88,7 +89,111 @@ std::optional<double> tokens_per_second(const PlanLedgers& plan, const Selection
   return step ? std::optional(step->tokens_per_second_per_gpu) : std::nullopt;
 }
 
+/// Of a rank of the first stage: what rank 0 reports.
+std::optional<double> reserved_on_rank_0(const config::StudySpec& study,
+                                         const config::PlanSpec& spec) {
+  const plan::Resolution resolution = plan::resolve(study, spec);
+  if (!resolution.feasibility.legal()) {
+    return std::nullopt;
+  }
+  const program::Program program = plan::lower_stage(resolution.plan, 0);
+  const ledger::MemoryLedger memory = engine::read_memory(program);
+  return static_cast<double>(study::device_memory(program, memory, study, spec).reserved.value());
+}
+
+// What memory_verdict is as a number.
+constexpr double kRefused = 0;  // by a rule: it does not start
+constexpr double kFits = 1;
+constexpr double kTight = 2;
+constexpr double kDoesNotFit = 3;
+
+std::optional<double> memory_verdict(const config::StudySpec& study, const config::PlanSpec& plan) {
+  const std::optional<study::PlanMemory> memory = study::plan_memory(study, plan);
+  if (!memory) {
+    return kRefused;
+  }
+  switch (memory->verdict) {
+    case ledger::Verdict::fits:
+      return kFits;
+    case ledger::Verdict::tight:
+      return kTight;
+    case ledger::Verdict::does_not_fit:
+      return kDoesNotFit;
+    case ledger::Verdict::illegal:
+      break;
+  }
+  return kRefused;
+}
+
 using Runs = std::span<const ledger::ValidationRow* const>;
+using RunList = std::vector<const ledger::ValidationRow*>;
+
+/// Those that time a step.
+RunList timed(Runs runs) {
+  RunList found;
+  for (const ledger::ValidationRow* run : runs) {
+    if (run->slower_than_predicted) {
+      found.push_back(run);
+    }
+  }
+  return found;
+}
+
+/// Those that state a verdict, of `outcome`; refused ones are left out.
+RunList judged_to_fit(Runs runs, double outcome) {
+  RunList found;
+  for (const ledger::ValidationRow* run : runs) {
+    if (run->stated.quantity == "memory_verdict" && run->stated.expected.value == outcome &&
+        run->predicted && *run->predicted != kRefused) {
+      found.push_back(run);
+    }
+  }
+  return found;
+}
+
+std::optional<double> share_at_least(const RunList& runs, double verdict) {
+  double called = 0;
+  for (const ledger::ValidationRow* run : runs) {
+    called += *run->predicted >= verdict ? 1 : 0;
+  }
+  return runs.empty() ? std::nullopt : std::optional(called / static_cast<double>(runs.size()));
+}
+
+std::optional<double> failures_foreseen(Runs runs) {
+  return share_at_least(judged_to_fit(runs, kDoesNotFit), kTight);
+}
+
+std::optional<double> false_alarms(Runs runs) {
+  return share_at_least(judged_to_fit(runs, kFits), kDoesNotFit);
+}
+
+/// Failed runs that a rule of the framework refuses, of all that failed.
+std::optional<double> failures_refused(Runs runs) {
+  double failed = 0;
+  double refused = 0;
+  for (const ledger::ValidationRow* run : runs) {
+    if (run->stated.quantity == "memory_verdict" && run->stated.expected.value == kDoesNotFit &&
+        run->predicted) {
+      ++failed;
+      refused += *run->predicted == kRefused ? 1 : 0;
+    }
+  }
+  return failed == 0 ? std::nullopt : std::optional(refused / failed);
+}
+
+/// Runs that worked and that a rule of the framework refuses, of all that worked.
+std::optional<double> successes_refused(Runs runs) {
+  double worked = 0;
+  double refused = 0;
+  for (const ledger::ValidationRow* run : runs) {
+    if (run->stated.quantity == "memory_verdict" && run->stated.expected.value == kFits &&
+        run->predicted) {
+      ++worked;
+      refused += *run->predicted == kRefused ? 1 : 0;
+    }
+  }
+  return worked == 0 ? std::nullopt : std::optional(refused / worked);
+}
 
 double size_of_error(const ledger::ValidationRow& row) {
   return std::abs(1 / *row.slower_than_predicted - 1);
@@ -101,7 +206,19 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::optional<double> mean_error(Runs runs) {
+std::optional<double> median_memory_error(Runs runs) {
+  std::vector<double> errors;
+  for (const ledger::ValidationRow* run : runs) {
+    if (run->stated.topic == Topic::peak_memory && run->stated.dimension == Dimension::bytes &&
+        run->predicted) {
+      errors.push_back(std::abs(run->error));
+    }
+  }
+  return errors.empty() ? std::nullopt : std::optional(median(std::move(errors)));
+}
+
+std::optional<double> mean_error(Runs all) {
+  const RunList runs = timed(all);
   double sum = 0;
   for (const ledger::ValidationRow* run : runs) {
     sum += size_of_error(*run);
@@ -111,7 +228,7 @@ std::optional<double> mean_error(Runs runs) {
 
 std::optional<double> median_error(Runs runs) {
   std::vector<double> errors;
-  for (const ledger::ValidationRow* run : runs) {
+  for (const ledger::ValidationRow* run : timed(runs)) {
     errors.push_back(size_of_error(*run));
   }
   return errors.empty() ? std::nullopt : std::optional(median(std::move(errors)));
@@ -125,7 +242,7 @@ struct TimedRun {
 
 std::map<std::string, std::vector<TimedRun>> groups_of(Runs runs) {
   std::map<std::string, std::vector<TimedRun>> groups;
-  for (const ledger::ValidationRow* run : runs) {
+  for (const ledger::ValidationRow* run : timed(runs)) {
     const ledger::StatedFact& stated = run->stated;
     if (stated.group.empty()) {
       continue;
@@ -184,6 +301,15 @@ constexpr Quantity set_quantity(std::string_view name,
   return {name, description, Dimension::number, Topic::set_of_runs, nullptr, false, false, of_set};
 }
 
+constexpr Quantity memory_quantity(std::string_view name,
+                                   std::string_view description,
+                                   Dimension dimension,
+                                   std::optional<double> (*of_memory)(const config::StudySpec&,
+                                                                      const config::PlanSpec&)) {
+  return {
+      name, description, dimension, Topic::peak_memory, nullptr, false, false, nullptr, of_memory};
+}
+
 constexpr std::array kQuantities = {
     Quantity{"sent_bytes",
              "bytes that the rank which sends most sends in a step",
@@ -206,6 +332,14 @@ constexpr std::array kQuantities = {
              reserved_memory,
              false,
              false},
+    memory_quantity("reserved_on_rank_0",
+                    "bytes that the allocator reserves on a rank of the first stage",
+                    Dimension::bytes,
+                    reserved_on_rank_0),
+    memory_quantity("memory_verdict",
+                    "3 does not fit, 2 tight, 1 fits, 0 refused by a rule",
+                    Dimension::number,
+                    memory_verdict),
     Quantity{"model_flops",
              "operations that the model requires over all ranks in a step",
              Dimension::number,
@@ -265,6 +399,20 @@ constexpr std::array kQuantities = {
     set_quantity("mean_error", "mean size of the errors of the file's step times", mean_error),
     set_quantity(
         "median_error", "median size of the errors of the file's step times", median_error),
+    set_quantity("median_memory_error",
+                 "median size of the errors of the file's bytes of memory",
+                 median_memory_error),
+    set_quantity("failures_foreseen",
+                 "part of the failed runs that no rule refuses which is called tight or too large",
+                 failures_foreseen),
+    set_quantity("failures_refused",
+                 "part of the failed runs that a rule of their framework refuses",
+                 failures_refused),
+    set_quantity(
+        "false_alarms", "part of the runs that worked which is called too large", false_alarms),
+    set_quantity("successes_refused",
+                 "part of the runs that worked which a rule of their framework refuses",
+                 successes_refused),
     set_quantity("ordered_pairs",
                  "part of the pairs of a group whose steps are predicted in the measured order",
                  ordered_pairs),

@@ -42,8 +42,11 @@ struct Quantity {
   std::optional<double> (*of_plan)(const PlanLedgers& plan, const Selection& selection);
   bool selects_bytes;  // phase, traffic and component narrow it
   bool selects_items;  // items of memory narrow it
-  /// Of all the file's cases of a role that time a step; null for what is asked of a plan.
+  /// Of all the file's cases of a role; null for what is asked of a plan.
   std::optional<double> (*of_set)(std::span<const ledger::ValidationRow* const> runs) = nullptr;
+  /// In the place of of_plan, for what memory alone decides.
+  std::optional<double> (*of_memory)(const config::StudySpec& study,
+                                     const config::PlanSpec& plan) = nullptr;
 };
 
 /// All quantities, in the order in which documents list them.

@@ -24,6 +24,13 @@ std::optional<double> value_of(const config::StudySpec& study,
                                const std::string& plan,
                                const ValidationCase& asked,
                                std::string& problem) {
+  if (asked.quantity->of_memory != nullptr) {
+    const auto value = asked.quantity->of_memory(study, study::find_plan(study, plan));
+    if (!value) {
+      problem = fmt::format("{} is illegal", plan);
+    }
+    return value;
+  }
   const PlanLedgers ledgers = read_ledgers(study, study::find_plan(study, plan));
   if (!ledgers.result.numbers) {
     problem = fmt::format("{} is illegal: {}", plan, ledgers.result.reasons.front());
@@ -110,7 +117,7 @@ std::optional<double> slower_than_predicted(const ValidationCase& asked, const V
 ValidationRow validate_set(const ValidationCase& asked, std::span<const ValidationRow> rows) {
   std::vector<const ValidationRow*> runs;
   for (const ValidationRow& row : rows) {
-    if (row.slower_than_predicted && row.stated.role == asked.stated.role) {
+    if (row.stated.role == asked.stated.role) {
       runs.push_back(&row);
     }
   }
@@ -123,7 +130,7 @@ ValidationRow validate_case(const CaseFile& file,
                             const ValidationCase& asked,
                             const config::Library& library) {
   std::string problem;
-  if (asked.quantity->of_plan == nullptr) {
+  if (asked.quantity->of_plan == nullptr && asked.quantity->of_memory == nullptr) {
     ValidationRow row = judge(asked.stated, predict_crossover(file, asked, library, problem));
     row.problem = problem;
     return row;

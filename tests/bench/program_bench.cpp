@@ -1,6 +1,6 @@
 // How fast a step program is built and read: one core, Llama-3.1-8B under the plans of the study,
-// with as many layers as the argument says. Neither may depend on them. Then all stages of a
-// pipeline beside tensor, context and data parallelism.
+// with as many layers as the argument says, then with the recipes of three frameworks. Neither may
+// depend on the layers. Then all stages of a pipeline beside tensor, context and data parallelism.
 #include <memory>
 #include <string>
 
@@ -26,6 +26,12 @@ plans:
   - {name: megatron, tensor_parallel: {degree: 8, sequence: true}}
   - {name: ulysses, ulysses: 8, zero: {stage: 3}}
   - {name: hybrid, ulysses: 8, mlp: {tensor_parallel: 8}, zero: {stage: 3, only: attention}}
+  - {name: megatron-core, tensor_parallel: {degree: 8, sequence: true}, framework: megatron}
+  - {name: deepspeed, ulysses: 8, zero: {stage: 3}, framework: deepspeed}
+  - name: nanotron
+    tensor_parallel: {degree: 8, sequence: true}
+    framework: nanotron
+    loss: {implementation: vocabulary_parallel}
 )";
 
 constexpr const char* kComposed = R"(version: 1
@@ -129,7 +135,7 @@ void read_all_stages(benchmark::State& state) {
 }
 
 void plans_and_layers(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgNames({"plan", "layers"})->ArgsProduct({{0, 1, 2}, {32, 126}});
+  benchmark->ArgNames({"plan", "layers"})->ArgsProduct({{0, 1, 2, 3, 4, 5}, {32, 126}});
 }
 
 BENCHMARK(build)->Apply(plans_and_layers)->Unit(benchmark::kMicrosecond);

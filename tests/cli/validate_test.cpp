@@ -77,7 +77,7 @@ TEST_CASE("validate --json and --csv have a row for each case", "[cli]") {
   }
   std::size_t rows = 0;
   for (const Json& row : document["rows"]) {
-    rows += row["role"] == "judged" ? 1U : 0U;
+    rows += row["role"] == "judged" && !row["of_table"].get<bool>() ? 1U : 0U;
     CHECK(row["known_deviation"].is_null() == (row["verdict"] == "pass"));
   }
   CHECK(judged == rows);

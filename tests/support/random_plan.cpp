@@ -188,6 +188,27 @@ void draw_buffers(Draw& draw, plan::Plan& plan) {
   }
 }
 
+/// Recipes of frameworks, and what optimizers hold.
+void draw_recipe(Draw& draw, plan::Plan& plan) {
+  const bool plain = !plan.model.latent && !plan.model.experts &&
+                     plan.overlap_tensor == config::TensorParallelOverlap::none;
+  plan::Modules& modules = plan.modules;
+  modules.activation_in_two = draw.coin();
+  modules.copies_key_values = plain && plan.ring_degree == 1 && draw.coin();
+  modules.norms_in_parts = draw.coin();
+  modules.gathers_into_buffers = plain && draw.coin();
+  modules.softmax_beside_logits = draw.coin();
+  modules.gradients_of_micro_batch = !plan.overlap_gradients && draw.coin();
+  modules.reduction_buckets = draw.coin();
+  const bool can_keep = plain && plan.sequence_sharded && !plan.recompute_modules.layernorm;
+  plan.gathers_again = !can_keep || draw.coin();
+  plan.persistent_elements = draw.coin() ? draw.between(1, 200) : 0;
+  plan.sub_group_elements = draw.coin() ? draw.between(1, 1000) : 0;
+  plan.states.main_weights = draw.coin();
+  plan.states.moments =
+      draw.one_of(std::array{ElementType::fp32, ElementType::bf16, ElementType::int8});
+}
+
 /// Drawn last, so that a seed's plan is the same with overlap and without.
 void draw_overlap(Draw& draw, plan::Plan& plan) {
   using config::TensorParallelOverlap;
@@ -293,6 +314,8 @@ plan::Plan random_pipeline_plan(std::uint64_t seed) {
   plan::Plan plan = random_plan(seed);
   Draw draw(~seed);
   draw_pipeline(draw, plan);
+  plan.modules.gradients_of_micro_batch =
+      plan.modules.gradients_of_micro_batch && plan.virtual_stages == 1;
   plan.zero_parts = std::gcd(plan.zero_parts, plan.data_degree);
   return plan;
 }
@@ -310,6 +333,7 @@ plan::Plan random_plan(std::uint64_t seed) {
   draw_latent(draw, plan);
   draw_zero_parts(draw, plan);
   draw_buffers(draw, plan);
+  draw_recipe(draw, plan);
   return plan;
 }
 
@@ -341,6 +365,23 @@ std::string recompute_in_words(const plan::Plan& plan) {
   return ", recompute " + config::in_words(recompute);
 }
 
+std::string describe_recipe(const plan::Plan& plan) {
+  const plan::Modules& modules = plan.modules;
+  return fmt::format("{}{}{}{}{}{}{}{}, persistent {}, sub-groups {}, moments {}{}",
+                     modules.activation_in_two ? ", silu apart" : "",
+                     modules.copies_key_values ? ", keys copied" : "",
+                     modules.norms_in_parts ? ", norms in parts" : "",
+                     modules.gathers_into_buffers ? ", token buffers" : "",
+                     modules.softmax_beside_logits ? ", softmax apart" : "",
+                     modules.gradients_of_micro_batch ? ", gradients added" : "",
+                     modules.reduction_buckets ? ", ddp" : "",
+                     plan.gathers_again ? "" : ", gathers kept",
+                     plan.persistent_elements,
+                     plan.sub_group_elements,
+                     name(plan.states.moments),
+                     plan.states.main_weights ? "" : " alone");
+}
+
 std::string describe_context(const plan::Plan& plan) {
   std::string text;
   if (plan.exchange_degree > 1) {
@@ -370,7 +411,7 @@ std::string describe(const plan::Plan& plan) {
       "{}: {} attention, {} mlp{}, P {}{}, D {}, {} stages of {} chunks, L {}, h {}, a {}, g {}, d "
       "{}, f {}, V {}{}, "
       "positions {}, S {}, B {} x {}, zero {} in {} {}{}{}{}, gradients {}{}, {} loss, "
-      "{}{}{}{}{}{}",
+      "{}{}{}{}{}{}{}",
       plan.name,
       std::array{"megatron", "ulysses", "gather"}[static_cast<std::size_t>(plan.attention)],
       std::array{"megatron", "replicated", "tiled"}[static_cast<std::size_t>(plan.mlp)],
@@ -409,7 +450,8 @@ std::string describe(const plan::Plan& plan) {
       plan.kv_repeat == config::KvRepeat::all_heads ? ", all heads repeated" : "",
       plan.overlap_parameters ? ", parameters ahead" : "",
       plan.overlap_gradients ? ", gradients behind" : "",
-      std::array{"", ", bulk", ", ring exchange"}[static_cast<std::size_t>(plan.overlap_tensor)]);
+      std::array{"", ", bulk", ", ring exchange"}[static_cast<std::size_t>(plan.overlap_tensor)],
+      describe_recipe(plan));
 }
 
 }  // namespace trireme::test

@@ -75,7 +75,7 @@ TEST_CASE("every key of a study is read", "[config]") {
   CHECK(usp.zero.reduce == GradientReduce::all_reduce);
   CHECK(usp.recompute.offload_to_host);
   CHECK_FALSE(usp.optimizer.clip_gradients);
-  CHECK(usp.optimizer.recipe == "bf16-fp32-main");
+  CHECK(usp.optimizer.recipe == OptimizerRecipe::bf16_fp32_main);
 
   CHECK(study.plans[4].sequence_gather.value == 8);
   CHECK(study.plans[4].zero.stage.value == 0);

@@ -5,6 +5,7 @@
 
 #include "sim/engine/sizes.h"
 #include "sim/plan/lower.h"
+#include "sim/plan/recipes.h"
 #include "tests/catch.h"
 
 namespace trireme {
@@ -110,10 +111,79 @@ TEST_CASE("what is not modelled of a framework's memory is said", "[unit]") {
   CHECK(plan::remarks_on_framework(plan).size() == 1);
   plan.transformer_engine = true;
   CHECK(plan::remarks_on_framework(plan).empty());
-  for (const auto framework : {config::Framework::deepspeed, config::Framework::nanotron}) {
+  for (const auto framework : {config::Framework::deepspeed, config::Framework::torchtitan}) {
     plan.framework = framework;
     CHECK(plan::remarks_on_framework(plan).size() == 1);
   }
+}
+
+plan::Plan nanotron(std::int64_t layers) {
+  plan::Plan plan = small(2);
+  plan.framework = config::Framework::nanotron;
+  plan.modules = plan::modules_of(plan);
+  plan.model.kv_heads = 4;
+  plan.model.layers = layers;
+  plan.micro_batch = 64;  // activations are most of the memory
+  plan.loss = config::LossKind::vocabulary_parallel;
+  return plan;
+}
+
+TEST_CASE("a layer of nanotron keeps 20 h and 8 f bytes of a token", "[unit]") {
+  const auto peak = [](std::int64_t layers) {
+    return engine::read_memory(plan::lower(nanotron(layers))).allocated;
+  };
+  // Of 16 tokens in 64 sequences on 2 ranks. Norms: inputs and outputs, four of 2 h. Attention: the
+  // projection 2 (3 h), keys and values again 2 (2 h), the output 2 h, 4 a of log-sum-exp. MLP:
+  // gate and up 2 (2 f), SiLU 2 f, product 2 f.
+  constexpr std::int64_t kTokens = 16 * 64;
+  constexpr std::int64_t kSaved = kTokens * (20 * 8 + 8 * 24 + 4 * 4) / 2;
+  // Weights of 2 bytes, gradients and three states of 4, each half; norms whole: 4 8 8 + 3 8 24.
+  constexpr std::int64_t kStates = 18 * ((4 * 8 * 8 + 3 * 8 * 24) / 2 + 2 * 8);
+  CHECK(peak(4) - peak(3) == Bytes(kSaved + kStates));
+}
+
+TEST_CASE("nanotron's tokens are gathered into two buffers, or kept", "[unit]") {
+  plan::Plan plan = nanotron(2);
+  // B S h of 2 bytes each.
+  const Bytes one(2 * 64 * 16 * 8);
+  CHECK(resident_in(plan::lower(plan), MemoryItem::communication_buffers) == 2 * one);
+  plan.gathers_again = false;
+  CHECK(resident_in(plan::lower(plan), MemoryItem::communication_buffers) == one);
+}
+
+TEST_CASE("DistributedDataParallel has a bucket for every gradient", "[unit]") {
+  plan::Plan plan = nanotron(2);
+  plan.data_degree = 2;
+  plan.modules.gathers_into_buffers = false;
+  plan.modules.reduction_buckets = true;
+  // 2 bytes: half of 256 x 8 twice (rows are padded to 128 a rank), of two layers of qkv 24 x 8,
+  // output 8 x 8, up 48 x 8 and down 8 x 24; norms whole.
+  constexpr std::int64_t kAll = (2 * 256 * 8 + 2 * (24 * 8 + 8 * 8 + 48 * 8 + 8 * 24)) / 2 + 5 * 8;
+  CHECK(resident_in(plan::lower(plan), MemoryItem::communication_buffers) == Bytes(2 * kAll));
+}
+
+TEST_CASE("states of the optimizer are those of its recipe", "[unit]") {
+  plan::Plan plan = small(1);
+  const auto states = [&] { return resident_in(plan::lower(plan), MemoryItem::optimizer).value(); };
+  const std::int64_t weights = states() / 12;
+  plan.states = {.main_weights = true, .moments = ElementType::bf16};
+  CHECK(states() == 8 * weights);
+  plan.states = {.main_weights = true, .moments = ElementType::int8};
+  CHECK(states() == 6 * weights);
+  plan.states = {.main_weights = false, .moments = ElementType::bf16};
+  CHECK(states() == 4 * weights);
+}
+
+TEST_CASE("weights of few elements stay gathered under DeepSpeed's ZeRO-3", "[unit]") {
+  plan::Plan plan = small(1);
+  plan.attention = plan::AttentionLowering::ulysses;
+  plan.mlp = plan::MlpLowering::replicated;
+  plan.data_degree = 4;
+  plan.zero_stage = 3;
+  const Bytes sharded = resident_in(plan::lower(plan), MemoryItem::parameters);
+  plan.persistent_elements = 8;  // norms: two of a layer and the last, 5 of 8 elements of 2 bytes
+  CHECK(resident_in(plan::lower(plan), MemoryItem::parameters) - sharded ==
+        Bytes(5 * (8 - 8 / 4) * 2));
 }
 
 TEST_CASE("workspaces of libraries are as large as the plan says", "[unit]") {

@@ -620,7 +620,6 @@ TEST_CASE("options that no lowering models are refused by name", "[plan]") {
       {[](auto& spec) { spec.recompute.offload_to_host = true; },
        "offloading activations to the host"},
       {[](auto& spec) { spec.attention = config::AttentionKernel::unfused; }, "unfused attention"},
-      {[](auto& spec) { spec.optimizer.recipe = "pure-bf16"; }, "the optimizer recipe 'pure-bf16'"},
       {[](auto& spec) {
          spec.zero.reshard = config::Reshard::framework;
          spec.framework = Framework::deepspeed;
@@ -629,6 +628,17 @@ TEST_CASE("options that no lowering models are refused by name", "[plan]") {
   };
   const config::StudySpec study = study_of(1, 8);
   CHECK(refusals(study, spec_of(8, 1)).empty());
+  {
+    config::PlanSpec spec = spec_of(8, 1);
+    spec.zero.sub_group_size = located<std::int64_t>(1000);
+    CHECK(refusals(study, spec).front().starts_with("deepspeed-sizes: "));
+    spec.framework = Framework::deepspeed;
+    CHECK(refusals(study, spec).empty());
+    spec.framework = Framework::megatron;
+    spec.zero.sub_group_size.reset();
+    spec.tensor_parallel_gather_again = false;
+    CHECK(refusals(study, spec).front().starts_with("gathers-again: "));
+  }
   for (const Row& row : rows) {
     CAPTURE(row.what);
     config::PlanSpec spec = spec_of(8, 1);

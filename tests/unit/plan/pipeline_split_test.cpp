@@ -30,5 +30,23 @@ TEST_CASE("layers by cost leave room for the head", "[plan][pipeline]") {
   CHECK(split_by_cost(model, 2, true, 4) == Layers{4, 4, 3, 1});
 }
 
+// h 8, a = g = 2, d 4, f 8: 4 2 4 8 + 3 8 8 = 448 for a layer; V 224: 8 224 = 1,792 for the head,
+// four layers. 16 layers and the head are 20.
+TEST_CASE("layers by cumulated cost end where a share is passed", "[plan][pipeline]") {
+  ModelShape model = test::gelu_model(16, 8, 2);
+  model.mlp_width = 8;
+  model.vocabulary = 224;
+  const CumulatedSplit four = split_by_cumulated_cost(model, 4);  // 5 is not above 5, 6 is
+  CHECK(four.layers == Layers{6, 5, 5, 0});
+  CHECK(four.working == 4);
+  const CumulatedSplit eight = split_by_cumulated_cost(model, 8);  // shares of 2.5
+  CHECK(eight.layers == Layers{3, 3, 2, 3, 2, 3, 0, 0});
+  CHECK(eight.working == 7);
+  CHECK(eight.started == 8);  // the loss is behind the head
+  const CumulatedSplit sixteen = split_by_cumulated_cost(model, 16);
+  CHECK(sixteen.working == 13);
+  CHECK(sixteen.started == 15);
+}
+
 }  // namespace
 }  // namespace trireme::plan

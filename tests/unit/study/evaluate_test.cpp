@@ -175,10 +175,10 @@ TEST_CASE("a step time that the profile does not know is absent with the reason"
 
 TEST_CASE("a named framework is told that memory is generic", "[unit]") {
   const config::StudyFile file =
-      test::study_of(one_layer("8K", "  - {name: m, use: megatron-sp, framework: nanotron}\n"));
+      test::study_of(one_layer("8K", "  - {name: m, use: megatron-sp, framework: verl}\n"));
   const auto rows = evaluate(file.base());
   CHECK(std::any_of(rows.front().reasons.begin(), rows.front().reasons.end(), [](const auto& r) {
-    return r.find("framework nanotron") != std::string::npos;
+    return r.find("framework verl") != std::string::npos;
   }));
 }
 

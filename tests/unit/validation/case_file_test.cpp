@@ -103,6 +103,49 @@ TEST_CASE("a case without a sequence takes the study's, and a list is kept", "[v
   CHECK(file.cases[0].stated.role == ledger::Role::fitted);
 }
 
+namespace {
+
+/// A file with a table of two columns besides the name, and `row`.
+std::string with_row(const std::string& row) {
+  const std::string text = with_line("role: judged");
+  return text.substr(0, text.find("cases:\n")) +
+         "common: {where: table 2, fact: it holds as much, quantity: peak_memory, plan: a, "
+         "tolerance: set, reason: one run}\n"
+         "tables:\n"
+         "  - common: {role: fitted, with: {workload.micro_batch: 2}}\n"
+         "    columns: [name, plans.a.framework, expected]\n"
+         "    rows:\n"
+         "      - " +
+         row + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("a row of a table is a case", "[validation]") {
+  const CaseFile file = read(with_row("[first, deepspeed, 6 GiB]"));
+  REQUIRE(file.cases.size() == 1);
+  const ValidationCase& one = file.cases.front();
+  CHECK(one.stated.id == "table/first");
+  CHECK(one.stated.printed == "6 GiB");
+  CHECK(one.stated.of_table);
+  CHECK(one.stated.role == ledger::Role::fitted);
+  REQUIRE(one.with.size() == 2);
+  const config::StudySpec study = study_at(file, one, "8K", config::Library{config::DataSource{}});
+  CHECK(study.workload.micro_batch == 2);
+  CHECK(study.plans.front().framework == config::Framework::deepspeed);
+}
+
+TEST_CASE("wrong rows of a table are refused where they stand", "[validation]") {
+  using Catch::Matchers::ContainsSubstring;
+  CHECK_THROWS_WITH(read(with_row("[first, deepspeed]")),
+                    ContainsSubstring("a row needs a value for each of the 3 columns"));
+  const CaseFile file = read(with_row("[first, deepspeed, 6 GiB]"));
+  ValidationCase astray = file.cases.front();
+  astray.with.front().key = "plans.c.ulysses";
+  CHECK_THROWS_WITH(study_at(file, astray, "8K", config::Library{config::DataSource{}}),
+                    ContainsSubstring("the study has no map for 'plans.c.ulysses'"));
+}
+
 TEST_CASE("wrong cases are refused where they stand", "[validation]") {
   using Catch::Matchers::ContainsSubstring;
 

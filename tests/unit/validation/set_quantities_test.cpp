@@ -51,5 +51,28 @@ TEST_CASE("pairs and picks are those of a group", "[validation]") {
   CHECK(asked("pick_regret", rows) == Approx(1.0));
 }
 
+ledger::ValidationRow outcome(double measured, double called) {
+  ledger::ValidationRow row;
+  row.stated.quantity = "memory_verdict";
+  row.stated.expected.value = measured;
+  row.predicted = called;
+  return row;
+}
+
+TEST_CASE("failed runs are counted apart from those that a rule refuses", "[validation]") {
+  // Four failed: one refused, two foreseen (tight, too large), one missed. Three worked.
+  const std::vector<ledger::ValidationRow> rows = {outcome(3, 0),
+                                                   outcome(3, 2),
+                                                   outcome(3, 3),
+                                                   outcome(3, 1),
+                                                   outcome(1, 1),
+                                                   outcome(1, 2),
+                                                   outcome(1, 3)};
+  CHECK(asked("failures_foreseen", rows) == Approx(2.0 / 3));
+  CHECK(asked("failures_refused", rows) == Approx(1.0 / 4));
+  CHECK(asked("false_alarms", rows) == Approx(1.0 / 3));
+  CHECK(asked("successes_refused", rows) == 0);
+}
+
 }  // namespace
 }  // namespace trireme::validation
