@@ -15,12 +15,7 @@ function(trireme_tests kind)
   set_target_properties(${target} PROPERTIES TRIREME_TEST_PROGRAM ON)
   target_link_libraries(${target} PRIVATE trireme_test_support trireme::compiler)
   trireme_precompile(${target} <fmt/format.h> "${PROJECT_SOURCE_DIR}/tests/catch.h")
-  if(TARGET trireme)
-    add_dependencies(${target} trireme)
-  endif()
-  if(TARGET trireme-calibrate)
-    add_dependencies(${target} trireme-calibrate)
-  endif()
+  add_dependencies(${target} trireme trireme-calibrate)
 
   set(tests_file "${CMAKE_CURRENT_BINARY_DIR}/${target}.cmake")
   add_custom_command(

@@ -10,12 +10,7 @@ install(TARGETS
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/sim"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/trireme"
   FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE PATTERN "mpi_*.h" EXCLUDE)
-if(TARGET trireme)
-  install(TARGETS trireme)
-endif()
-if(TARGET trireme-calibrate)
-  install(TARGETS trireme-calibrate)
-endif()
+install(TARGETS trireme trireme-calibrate)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/trireme")
 install(EXPORT trireme_targets NAMESPACE trireme:: DESTINATION "${package_dir}")

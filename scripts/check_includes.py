@@ -25,18 +25,30 @@ ALLOWED = {
     "engine/execute": ["engine", "program", "cost", "ledger", "core", "units"],
     "study": ["config", "plan", "program", "engine", "engine/execute", "cost", "ledger", "core",
               "units"],
-    "validation": ["study", "engine", "plan", "program", "config", "ledger", "core", "units"],
+    "validation": ["study", "engine", "plan", "config", "ledger", "core", "units"],
     "report": ["ledger", "core", "units"],
-    "cli": ["study", "validation", "report", "ledger", "engine", "engine/execute", "cost", "plan", "program",
-            "config", "core", "units"],
+    "cli": ["study", "validation", "report", "ledger", "engine/execute", "plan", "config", "core",
+            "units"],
 }
 
 # Outside sim: the folder and the modules of sim that it may include.
 ALL_MODULES = list(ALLOWED)
 ALLOWED_OUTSIDE = {
     "calibrate": ["cost", "config", "core", "units", "program", "plan", "engine",
-                  "engine/execute", "study"],
+                  "engine/execute"],
     "tests": ALL_MODULES,
+}
+
+# Module of calibrate -> the modules of calibrate that it may include besides itself.
+ALLOWED_IN_CALIBRATE = {
+    "measurement": [],
+    "harness": ["measurement"],
+    "import": ["measurement"],
+    "fit": ["measurement"],
+    "probe": ["harness", "measurement"],
+    "probe/cpu": ["harness"],
+    "probe/gpu": ["probe", "harness", "measurement"],
+    "cli": ["measurement", "harness", "import", "fit", "probe", "probe/cpu", "probe/gpu"],
 }
 
 # Heavy headers and the folders that may include them.
@@ -65,6 +77,26 @@ def owner(path):
     return parts[0]
 
 
+def calibrate_module(path):
+    """The module of a file of calibrate."""
+    parts = path.split("/")
+    inner = "/".join(parts[1:3])
+    return inner if inner in ALLOWED_IN_CALIBRATE else parts[1]
+
+
+def refusal_in_calibrate(path, header):
+    """Why a file of calibrate may not include another of it; None when it may."""
+    source, target = calibrate_module(path), calibrate_module(header)
+    if target not in ALLOWED_IN_CALIBRATE:
+        return f'"{header}": calibrate/{target} is no module'
+    if source not in ALLOWED_IN_CALIBRATE:
+        return f"calibrate/{source} is no module: give it a row in scripts/check_includes.py"
+    allowed = [source] + ALLOWED_IN_CALIBRATE[source]
+    if target not in allowed:
+        return f'"{header}": {source} may include {", ".join(sorted(allowed))}, not {target}'
+    return None
+
+
 def refusal(path, header, quoted):
     """Why `path` may not include `header`; None when it may."""
     for pattern, homes in HEAVY.items():
@@ -74,7 +106,9 @@ def refusal(path, header, quoted):
     if quoted and parts[0] not in ("sim", "tests", "calibrate"):
         return f'"{header}": write the path from the root of the repository'
     if parts[0] == "calibrate":
-        if folder_is(path, "calibrate") or folder_is(path, "tests"):
+        if folder_is(path, "calibrate"):
+            return refusal_in_calibrate(path, header)
+        if folder_is(path, "tests"):
             return None
         return f'"{header}": sim never includes calibrate; they meet in a profile file'
     if parts[0] != "sim":
@@ -128,6 +162,11 @@ def self_test():
         ("sim/cli/main.cpp", '#include "sim/nowhere/a.h"', True),
         ("sim/newcomer/a.cpp", '#include "sim/units/units.h"', True),
         ("sim/engine/a.cpp", '#include "calibrate/fit/a.h"', True),
+        ("calibrate/cli/a.cpp", '#include "calibrate/fit/a.h"', False),
+        ("calibrate/fit/a.cpp", '#include "calibrate/harness/a.h"', True),
+        ("calibrate/probe/gpu/a.cpp", '#include "calibrate/probe/a.h"', False),
+        ("calibrate/probe/cpu/a.cpp", '#include "calibrate/probe/gpu/a.h"', True),
+        ("calibrate/newcomer/a.cpp", '#include "calibrate/fit/a.h"', True),
         ("sim/config/a.cpp", "#include <yaml-cpp/eventhandler.h>", False),
         ("sim/cli/a.cpp", "#include <yaml-cpp/yaml.h>", True),
         ("sim/configuration.cpp", "#include <yaml-cpp/yaml.h>", True),

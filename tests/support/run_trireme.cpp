@@ -27,6 +27,9 @@ std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
+  if (!in) {
+    throw std::runtime_error("not read: " + path.string());
+  }
   return text.str();
 }
 
