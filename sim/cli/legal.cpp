@@ -52,8 +52,8 @@ config::ModelSpec read_model_of(const Invocation& call, std::vector<std::string>
     return config::read_model(reference, library, &defaults);
   }
   const auto presets = library.names(config::PresetKind::model);
-  const bool a_file = name.find('/') != std::string::npos || name.ends_with(".yaml");
-  if (!a_file && std::find(presets.begin(), presets.end(), name) == presets.end()) {
+  if (!config::names_a_file(name) &&
+      std::find(presets.begin(), presets.end(), name) == presets.end()) {
     refuse(fmt::format("no model is named {}", in_quotes(name)), hint_near(name, presets));
   }
   return config::read_model(text, library, &defaults);

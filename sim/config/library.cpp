@@ -36,11 +36,6 @@ const KindRow& row_of(PresetKind kind) {
   return row;
 }
 
-bool names_a_file(std::string_view text) {
-  return text.find('/') != std::string_view::npos || text.ends_with(kExtension) ||
-         text.ends_with(".yml");
-}
-
 const EmbeddedFile* find_embedded(std::string_view path) {
   for (const EmbeddedFile& file : embedded_files()) {
     if (file.path == path) {
@@ -89,6 +84,11 @@ bool is_preset(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+bool names_a_file(std::string_view text) {
+  return text.find('/') != std::string_view::npos || text.ends_with(kExtension) ||
+         text.ends_with(".yml");
+}
 
 Library::Library(DataSource data) : data_(std::move(data)) {}
 

@@ -1,9 +1,9 @@
 // Presets and files by name: models, GPUs, clusters, profiles and what a GPU holds beyond tensors.
 //
 // A reference in a file is one of: the name of a preset, the name of a file (with a '/' or ending
-// in .yaml; relative to the file that names it), an inline map, or `{use: preset-or-file, ...}`
-// whose other keys are laid over what `use` names. A model may also be `{hf: config.json, ...}`:
-// the configuration of a model of Hugging Face in the place of a model file.
+// in .yaml or .yml; relative to the file that names it), an inline map, or `{use: preset-or-file,
+// ...}` whose other keys are laid over what `use` names. A model may also be `{hf: config.json,
+// ...}`: the configuration of a model of Hugging Face in the place of a model file.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,9 @@ struct Resolved {
   std::vector<std::string> overridden;  // top-level keys laid over what `use` or `hf` names
   std::vector<std::string> notes;       // what a config.json left to assume
 };
+
+/// Whether a reference is to a file rather than to a preset.
+[[nodiscard]] bool names_a_file(std::string_view text);
 
 /// Finds presets and keeps each file that it has read. May be used by several threads at once.
 class Library {

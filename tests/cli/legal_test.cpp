@@ -1,6 +1,7 @@
 // trireme legal: its formats, and what it says about wrong options. The degrees themselves:
 // tests/unit/study/legality_test.cpp.
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 #include <string>
 
@@ -57,6 +58,20 @@ TEST_CASE("legal --json has every stack with rules, degrees and reasons", "[cli]
   CHECK(refused["refusals"][0]["rule"] == "ulysses-query-heads");
   CHECK(refused["refusals"][0]["message"] ==
         "the number of query heads (40) is not a multiple of 16");
+}
+
+TEST_CASE("legal reads model files as a study names them", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string model =
+      read_file(std::filesystem::path(TRIREME_SOURCE_DIR) / "models" / "qwen2.5-7b.yaml");
+  for (const char* const name : {"mine.yaml", "mine.yml"}) {
+    CAPTURE(name);
+    write_file(folder.path() / name, model);
+    const ProgramRun run = run_shell("cd '" + folder.path().string() +
+                                     "' && \"$TRIREME\" legal --model " + name + " --gpus 64");
+    CHECK(run.exit_code == 0);
+    CHECK(run.out.find("28 query heads") != std::string::npos);
+  }
 }
 
 TEST_CASE("legal reads a config.json, and says where one is wrong", "[cli]") {
