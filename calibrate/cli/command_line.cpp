@@ -151,8 +151,8 @@ std::string help_text() {
       "  mpirun -n 8 trireme-calibrate run -o measured\n"
       "  trireme-calibrate fit measured -o profile.yaml\n"
       "\n"
-      "exit codes: 0 done, 1 bug, 2 command line, 3 input file, 5 bound missed,\n"
-      "  6 device or a lost rank, 130 interrupted\n";
+      "exit codes: 0 done, 1 bug, 2 command line, 3 input file, 6 device or a lost rank,\n"
+      "  130 interrupted\n";
   return text;
 }
 

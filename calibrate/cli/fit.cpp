@@ -72,6 +72,11 @@ ExitCode run_law(const Invocation& call) {
   if (!call.arguments.empty()) {
     refuse("--law takes the steps of its file alone", "leave the folder out");
   }
+  for (const auto& [name, value] : call.values) {
+    if (name != "law" && name != "output" && name != "source" && !value.defaulted()) {
+      refuse(fmt::format("--{} says nothing of a law", name), "leave it out");
+    }
+  }
   const std::string file = call.text("law");
   const LawFit fit = fit_law(read_step_rows(read_text_file(file), file));
   const std::string source = call.text("source").empty() ? "measured" : call.text("source");

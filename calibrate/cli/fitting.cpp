@@ -1,7 +1,5 @@
 #include "calibrate/cli/fitting.h"
 
-#include <variant>
-
 #include <fmt/format.h>
 
 #include "sim/core/printable.h"
@@ -44,18 +42,6 @@ std::map<std::string, std::string> kernel_places(const Invocation& call) {
     }
   }
   return places;
-}
-
-void rename_kernels(const std::map<std::string, std::string>& places,
-                    std::vector<Measurement>& rows) {
-  for (Measurement& row : rows) {
-    if (auto* const attention = std::get_if<AttentionPoint>(&row.point)) {
-      const auto place = places.find(attention->kernel);
-      if (place != places.end()) {
-        attention->kernel = place->second;
-      }
-    }
-  }
 }
 
 BytesPerSecond nic_rate_of(const Invocation& call) {

@@ -17,10 +17,6 @@ namespace trireme::calibrate {
 /// --kernel A=B: which kernel of a profile each measured one takes the place of.
 [[nodiscard]] std::map<std::string, std::string> kernel_places(const Invocation& call);
 
-/// Gives kernels the names that they have in a profile.
-void rename_kernels(const std::map<std::string, std::string>& places,
-                    std::vector<Measurement>& rows);
-
 /// --nic-rate; 0 when it was not given.
 [[nodiscard]] BytesPerSecond nic_rate_of(const Invocation& call);
 

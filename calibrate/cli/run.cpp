@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -79,42 +80,51 @@ std::string in_words(const HarnessResult& result) {
   return text + (result.interrupted ? "; interrupted, the same command goes on from here" : "");
 }
 
-/// With what is measured under lasting load after it, one GPU takes less than ten minutes.
-constexpr Seconds kWholeOfOneGpu(500);
+/// One GPU takes less than ten minutes: bursts, and with what is measured under lasting load after
+/// them.
+constexpr Seconds kBurstsOfOneGpu(500);
+constexpr Seconds kWholeOfOneGpu(580);
 
-/// Where rows of lasting load are told from those of short bursts of the same points.
-constexpr std::string_view kSustained = " sustained";
-
-/// Rows of one kind of load.
-std::vector<Measurement> rows_of(const MeasurementSet& set, bool sustained) {
+/// Rows of one kind of load, which are measured apart though they are of the same points.
+std::vector<Measurement> rows_of(const MeasurementSet& set, Load load) {
+  std::set<std::string> keys;
+  for (const Environment& environment : set.environments) {
+    if (environment.load == load) {
+      keys.insert(environment.key);
+    }
+  }
   std::vector<Measurement> rows;
   for (const Measurement& row : set.measurements) {
-    if (row.environment.ends_with(kSustained) == sustained) {
+    if (keys.count(row.environment) == 1) {
       rows.push_back(row);
     }
   }
   return rows;
 }
 
-/// What a GPU does when it has been busy for seconds, in an environment of its own.
+/// What a GPU does when it has been busy for seconds, in an environment of its own. No point begins
+/// after `whole`.
 HarnessResult measure_sustained(GpuMachine& gpu,
                                 const RunOptions& options,
+                                Seconds whole,
                                 RankLink& link,
                                 Environment environment,
                                 MeasurementWriter* writer,
                                 HarnessObserver& observer) {
-  environment.key += kSustained;
+  environment.key += " sustained";
+  environment.load = Load::sustained;
   gpu.describe_under_load(environment);
   MeasurementSet there;
   std::vector<Measurement> rows;
   std::optional<Record> record;
   if (writer != nullptr) {
     there = already_there(options.folder);
-    rows = rows_of(there, true);
+    rows = rows_of(there, Load::sustained);
     writer->append(environment);
     record.emplace(*writer, rows, there.memory);
   }
   HarnessLimits limits = options.limits;
+  limits.whole = whole;
   limits.warm_up = Seconds(3);  // of each point: until the clock has followed the power
   return measure(
       gpu.sustained_probes(), link, limits, environment.key, record ? &*record : nullptr, observer);
@@ -135,6 +145,7 @@ ExitCode measure_on(const RunOptions& options, const Invocation& call, Machine m
   const auto probes = gpu != nullptr ? named_probes(gpu->probes(), names_of_probes(call))
                                      : chosen_probes(call, machine, options.grid);
   Environment environment = cpu_environment(machine.placement, machine.mpi_name());
+  environment.load = Load::burst;
   if (gpu != nullptr) {
     gpu->describe(environment);
   }
@@ -147,18 +158,23 @@ ExitCode measure_on(const RunOptions& options, const Invocation& call, Machine m
     refuse_another_device(there, environment, options.folder);
     environment.key = free_key(there, environment.date);
     writer->append(environment);
-    there.measurements = rows_of(there, false);
+    there.measurements = rows_of(there, Load::burst);
     record.emplace(*writer, there.measurements, there.memory);
   }
   Progress progress(link.rank() == 0);
   HarnessLimits limits = options.limits;
+  Seconds whole = limits.whole;
   if (gpu != nullptr && link.ranks() == 1 && call.text("time").empty()) {
-    limits.whole = kWholeOfOneGpu;
+    limits.whole = kBurstsOfOneGpu;
+    whole = kWholeOfOneGpu;
   }
+  const auto start = std::chrono::steady_clock::now();
   HarnessResult result =
       measure(probes, link, limits, environment.key, record ? &*record : nullptr, progress);
   if (gpu != nullptr && !result.interrupted && names_of_probes(call).empty()) {
-    result += measure_sustained(*gpu, options, link, environment, writer.get(), progress);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    const Seconds left = whole - Seconds(taken.count());
+    result += measure_sustained(*gpu, options, left, link, environment, writer.get(), progress);
   }
   current().set({});
   if (link.rank() == 0) {

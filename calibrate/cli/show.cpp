@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include "calibrate/cli/commands.h"
 #include "calibrate/cli/fitting.h"
 #include "calibrate/fit/comparison.h"
+#include "calibrate/fit/kernel_names.h"
 #include "sim/config/library.h"
 #include "sim/config/profile.h"
 #include "sim/config/yaml_reader.h"
@@ -78,9 +78,11 @@ ExitCode run_show(const Invocation& call) {
   const config::ProfileSpec profile = profile_of(call.arguments.front());
   std::string text = coefficients_text(profile);
   const std::vector<std::string> folders(call.arguments.begin() + 1, call.arguments.end());
-  if (folders.empty() && !call.text("svg").empty()) {
-    refuse("--svg draws measurements, and no folder of them is given",
-           "name what run or import wrote");
+  for (const char* const option : {"svg", "nic-rate", "kernel"}) {
+    if (folders.empty() && call.values.count(option) != 0) {
+      refuse(fmt::format("--{} is of measurements, and no folder of them is given", option),
+             "name what run or import wrote");
+    }
   }
   if (!folders.empty()) {
     MeasurementSet set = read_folders(folders);

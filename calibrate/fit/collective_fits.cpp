@@ -62,14 +62,6 @@ void fill(FitJob& job, const std::vector<Measurement>& rows) {
   }
 }
 
-double least_seconds(const std::vector<Measurement>& rows) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Measurement& row : rows) {
-    least = std::min(least, row.timing.median.value());
-  }
-  return least;
-}
-
 /// Seconds per byte of the fastest row: the scale of an inverse rate.
 double least_per_byte(const std::vector<Measurement>& rows) {
   double least = std::numeric_limits<double>::infinity();
@@ -91,19 +83,6 @@ Refine residuals_of(const Samples& samples, CollectiveKind kind, BytesPerSecond 
         }
         tables_of(machine.residuals, kind) = residual_tables(timed, machine, nic_rate);
       };
-}
-
-double at(std::span<const double> coefficients, std::size_t place) {
-  return coefficients[place];
-}
-
-std::function<double(std::span<const double>)> plain(std::size_t place) {
-  return [place](std::span<const double> c) { return at(c, place); };
-}
-
-/// A rate of which the fit has the inverse; infinite when that is nothing.
-std::function<double(std::span<const double>)> rate(std::size_t place) {
-  return [place](std::span<const double> c) { return 1 / at(c, place); };
 }
 
 using NodeCosts = std::optional<cost::NodeCollectiveCosts> cost::CollectiveCosts::*;
@@ -176,6 +155,16 @@ ModelFit fit_collective(FitJob& job, CollectiveKind kind, Fitting& fitting) {
   return fit_model(job, fitting.surroundings, fitting.origin);
 }
 
+/// Of the rows that it is fitted to.
+double fitted_loss(const FitJob& job, Surroundings surroundings) {
+  job.form.apply(robust_fit(job.form, surroundings, job.samples), surroundings.machine);
+  std::vector<double> predicted;
+  for (const Point& point : job.samples.points) {
+    predicted.push_back(predict(point, surroundings.machine, surroundings.nic_rate)->value());
+  }
+  return robust_loss(predicted, job.samples);
+}
+
 double held_out_loss(const FitJob& job, const Surroundings& surroundings) {
   return robust_loss(hold_out(job.form, surroundings, job.samples).seconds, job.samples);
 }
@@ -243,12 +232,12 @@ FitJob send_recv_job(const std::vector<Measurement>& rows,
   const auto chosen_bytes =
       static_cast<double>(channel_bytes.value()) / static_cast<double>(1 << 20);
   job.readings = {{"a", plain(0), seconds_text},
-                  {"r", rate(1), rate_text},
+                  {"r", rate(1), finite_rate_text},
                   {"channels", [chosen](std::span<const double>) { return chosen; }, count},
                   {"channel_bytes",
                    [chosen_bytes](std::span<const double>) { return chosen_bytes; },
                    mebibytes},
-                  {"beta", rate(2), rate_text}};
+                  {"beta", rate(2), finite_rate_text}};
   return job;
 }
 
@@ -258,13 +247,7 @@ void fit_node_send_recv(const std::vector<Measurement>& rows, Fitting& fitting) 
   for (const std::int64_t channels : kChannels) {
     for (const std::int64_t mebibytes : kChannelMebibytes) {
       FitJob job = send_recv_job(rows, channels, Bytes(mebibytes << 20));
-      Surroundings trial = fitting.surroundings;
-      job.form.apply(robust_fit(job.form, trial, job.samples), trial.machine);
-      std::vector<double> predicted;
-      for (const Point& point : job.samples.points) {
-        predicted.push_back(predict(point, trial.machine, trial.nic_rate)->value());
-      }
-      const double loss = robust_loss(predicted, job.samples);
+      const double loss = fitted_loss(job, fitting.surroundings);
       if (std::isfinite(loss) && loss < least) {
         least = loss;
         best = std::move(job);
@@ -447,15 +430,24 @@ void fit_rings_over_nodes(const std::vector<Measurement>& all, Fitting& fitting)
       tables_of(machine.residuals, ring.kind) = residual_tables(timed, machine, nic_rate);
     }
   };
-  ModelFit fit = fit_model(job, fitting.surroundings, fitting.origin);
+  ModelFit fit;
+  if (link > 0) {
+    fit = fit_model(job, fitting.surroundings, fitting.origin);
+  } else {
+    fit.section = job.section;
+    fit.name = job.name;
+    fit.form = job.form_name;
+    fit.absent = "beta_nvl cannot be told from these rows";
+  }
   if (fit.absent.empty()) {
     const auto count = static_cast<std::int64_t>(large.samples.size());
     fit.estimates.push_back(
         estimate_of({"nic_efficiency", rate(0), number_text, 1.0}, fabric, fabric_draws, count));
     fit.yaml += coefficient_line(fit.estimates.back(), fitting.origin);
     fit.estimates.push_back(
-        free_link ? estimate_of({"beta_nvl", rate(1), rate_text}, fabric, fabric_draws, count)
-                  : Estimate{"beta_nvl", rate_text(1 / known_link), "", "", 0});
+        free_link
+            ? estimate_of({"beta_nvl", rate(1), finite_rate_text}, fabric, fabric_draws, count)
+            : Estimate{"beta_nvl", finite_rate_text(1 / known_link), "", "", 0});
     fit.yaml += coefficient_line(fit.estimates.back(), fitting.origin);
     if (!free_link) {
       fit.notes.emplace_back(
@@ -501,15 +493,9 @@ void fit_send_recv_over_nodes(const std::vector<Measurement>& all, Fitting& fitt
       job.readings.push_back({"crowded_ranks",
                               [ranks](std::span<const double>) { return ranks; },
                               [](double value) { return fmt::format("{:.0f}", value); }});
-      job.readings.push_back({"crowded_rate", rate(1), rate_text});
+      job.readings.push_back({"crowded_rate", rate(1), finite_rate_text});
     }
-    Surroundings trial = fitting.surroundings;
-    job.form.apply(robust_fit(job.form, trial, job.samples), trial.machine);
-    std::vector<double> predicted;
-    for (const Point& point : job.samples.points) {
-      predicted.push_back(predict(point, trial.machine, trial.nic_rate)->value());
-    }
-    const double loss = robust_loss(predicted, job.samples);
+    const double loss = held_out_loss(job, fitting.surroundings);
     if (!best || loss < kWorthIt * least) {
       least = loss;
       best = std::move(job);

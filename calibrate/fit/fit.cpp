@@ -6,11 +6,12 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <type_traits>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "calibrate/fit/form_fits.h"
+#include "calibrate/fit/kernel_names.h"
 #include "calibrate/fit/predict.h"
 #include "calibrate/fit/residual_tables.h"
 #include "sim/config/profile.h"
@@ -158,7 +159,7 @@ std::vector<Contradiction> contradictions_in(const std::vector<Measurement>& row
   return found;
 }
 
-/// The one value that all give, or the empty one and a note.
+/// The one value that all give that are not empty; else the empty one.
 template <class Value, class Get>
 Value common(const std::vector<Environment>& environments, Get get) {
   std::set<Value> values;
@@ -297,30 +298,6 @@ std::optional<std::int64_t> multiprocessors_of(const std::vector<Environment>& e
   return count > 0 ? std::optional(count) : std::nullopt;
 }
 
-/// The tables of residuals of all collectives over the costs of a profile.
-cost::ResidualTables all_residuals(const std::vector<Measurement>& collectives,
-                                   const cost::MachineCosts& machine,
-                                   BytesPerSecond nic_rate) {
-  cost::ResidualTables tables;
-  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
-    const auto kind = static_cast<CollectiveKind>(i);
-    std::vector<TimedCollective> timed;
-    for (const Measurement& row : collectives) {
-      const auto& point = std::get<CollectivePoint>(row.point);
-      if (point.collective == kind && predict(row.point, machine, nic_rate)) {
-        timed.push_back({point, row.timing.median});
-      }
-    }
-    tables_of(tables, kind) = residual_tables(timed, machine, nic_rate);
-  }
-  return tables;
-}
-
-config::ProfileSpec read_back(const std::string& text) {
-  const auto source = std::make_shared<const config::SourceText>("fitted profile", text);
-  return config::read_profile(config::read_yaml(source), "fitted");
-}
-
 /// Rows that a form is of; the others are counted in a note.
 class Chooser {
  public:
@@ -345,6 +322,72 @@ class Chooser {
  private:
   std::vector<std::string>& notes_;
 };
+
+/// Points that were measured under lasting load: what training is.
+std::set<std::string> sustained_points(const MeasurementSet& set,
+                                       const std::vector<Measurement>& rows) {
+  std::set<std::string> keys;
+  for (const Environment& environment : set.environments) {
+    if (environment.load == Load::sustained) {
+      keys.insert(environment.key);
+    }
+  }
+  std::set<std::string> points;
+  for (const Measurement& row : rows) {
+    if (keys.count(row.environment) == 1) {
+      points.insert(in_words(row.point));
+    }
+  }
+  return points;
+}
+
+/// The rows but for bursts of points that were measured under lasting load as well.
+std::vector<Measurement> without_bursts(const MeasurementSet& set,
+                                        const std::vector<Measurement>& rows,
+                                        Chooser& chooser) {
+  std::set<std::string> bursts;
+  for (const Environment& environment : set.environments) {
+    if (environment.load == Load::burst) {
+      bursts.insert(environment.key);
+    }
+  }
+  const std::set<std::string> sustained = sustained_points(set, rows);
+  return chooser.keep(rows,
+                      "short bursts of what was measured under lasting load too",
+                      [&](const Measurement& row) {
+                        return bursts.count(row.environment) == 0 ||
+                               sustained.count(in_words(row.point)) == 0;
+                      });
+}
+
+/// The tables of residuals of all collectives over the costs of a profile.
+cost::ResidualTables all_residuals(const std::vector<Measurement>& collectives,
+                                   const cost::MachineCosts& machine,
+                                   BytesPerSecond nic_rate) {
+  cost::ResidualTables tables;
+  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
+    const auto kind = static_cast<CollectiveKind>(i);
+    std::vector<TimedCollective> timed;
+    for (const Measurement& row : collectives) {
+      const auto& point = std::get<CollectivePoint>(row.point);
+      if (point.collective == kind && predict(row.point, machine, nic_rate)) {
+        timed.push_back({point, row.timing.median});
+      }
+    }
+    tables_of(tables, kind) = residual_tables(timed, machine, nic_rate);
+  }
+  return tables;
+}
+
+/// Throws std::logic_error for a profile that cannot be read: the fault is not the user's.
+config::ProfileSpec read_back(const std::string& text) {
+  const auto source = std::make_shared<const config::SourceText>("fitted profile", text);
+  try {
+    return config::read_profile(config::read_yaml(source), "fitted");
+  } catch (const Error& error) {
+    throw std::logic_error(error.what());
+  }
+}
 
 /// The element type that most rows have: one set of coefficients is of one type.
 template <class Kind>
@@ -422,15 +465,8 @@ FitResult fit_profile(const MeasurementSet& set, const FitOptions& options) {
   FitResult result;
   result.seed = options.seed;
   Chooser chooser(result.notes);
-  std::vector<Measurement> rows = rows_of_device(set, options.device);
-  for (Measurement& row : rows) {
-    if (auto* attention = std::get_if<AttentionPoint>(&row.point)) {
-      const auto other = options.kernels.find(attention->kernel);
-      if (other != options.kernels.end()) {
-        attention->kernel = other->second;
-      }
-    }
-  }
+  std::vector<Measurement> rows = without_bursts(set, rows_of_device(set, options.device), chooser);
+  rename_kernels(options.kernels, rows);
   const std::vector<Environment> environments = environments_of(set, rows);
   std::set<std::string> libraries;
   for (const Environment& environment : environments) {
@@ -522,7 +558,7 @@ FitResult fit_profile(const MeasurementSet& set, const FitOptions& options) {
   const cost::MachineCosts written = read_back(result.profile).costs;
   result.profile +=
       residuals_yaml(all_residuals(collectives, written, fitting.surroundings.nic_rate));
-  (void)read_back(result.profile);  // an error here is ours: the user sees no broken profile
+  (void)read_back(result.profile);  // nobody sees a broken profile
   return result;
 }
 

@@ -13,25 +13,9 @@ namespace trireme::calibrate {
 
 namespace {
 
-std::function<double(std::span<const double>)> plain(std::size_t place) {
-  return [place](std::span<const double> c) { return c[place]; };
-}
-
-std::function<double(std::span<const double>)> rate(std::size_t place) {
-  return [place](std::span<const double> c) { return 1 / c[place]; };
-}
-
 std::function<double(std::span<const double>)> quotient(std::size_t above, std::size_t below) {
   return
       [above, below](std::span<const double> c) { return c[below] > 0 ? c[above] / c[below] : 0; };
-}
-
-double least_seconds(const std::vector<Measurement>& rows) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Measurement& row : rows) {
-    least = std::min(least, row.timing.median.value());
-  }
-  return least;
 }
 
 std::string indented(const std::string& text, int spaces) {
@@ -80,15 +64,9 @@ void fit_accumulation(const std::vector<Measurement>& rows, Fitting& fitting, Mo
         "as long as others");
     return;
   }
-  const double factor = quantile(factors, 0.5);
-  machine.gemm->fp32_accumulation = factor;
-  const Reading reading{"fp32_accumulation", plain(0), number_text};
-  std::vector<std::vector<double>> drawn;
-  for (const double value : factors) {
-    drawn.push_back({value});
-  }
-  fit.estimates.push_back(estimate_of(
-      reading, std::vector<double>{factor}, drawn, static_cast<std::int64_t>(factors.size())));
+  machine.gemm->fp32_accumulation = quantile(factors, 0.5);
+  fit.estimates.push_back(
+      median_estimate("fp32_accumulation", factors, number_text, fitting.origin.seed));
   fit.yaml += coefficient_line(fit.estimates.back(), fitting.origin);
 }
 
@@ -151,7 +129,7 @@ std::map<std::int64_t, Estimate> fit_sustained(const std::vector<Measurement>& l
         predict(row.point, fitting.surroundings.machine, fitting.surroundings.nic_rate);
     if (predicted) {
       shares[point.head_dim].push_back(
-          ratio(*predicted - kernel.start, row.timing.median - kernel.start));
+          std::min(1.0, ratio(*predicted - kernel.start, row.timing.median - kernel.start)));
     }
   }
   std::map<std::int64_t, Estimate> found;
@@ -161,16 +139,8 @@ std::map<std::int64_t, Estimate> fit_sustained(const std::vector<Measurement>& l
     if (of_head_dim.size() < kRowsPerCoefficient) {
       continue;
     }
-    const double share = quantile(of_head_dim, 0.5);
-    std::vector<std::vector<double>> drawn;
-    for (const double value : of_head_dim) {
-      drawn.push_back({value});
-    }
-    found[head_dim] = estimate_of({"sustained", plain(0), number_text, 1.0},
-                                  std::vector<double>{share},
-                                  drawn,
-                                  static_cast<std::int64_t>(of_head_dim.size()));
-    kernel.head_dims.at(i).sustained = std::min(share, 1.0);
+    found[head_dim] = median_estimate("sustained", of_head_dim, number_text, fitting.origin.seed);
+    kernel.head_dims.at(i).sustained = quantile(of_head_dim, 0.5);
     kernel.sustained_after = kLongKernel;
   }
   return found;
@@ -395,21 +365,15 @@ void fit_launch(const std::vector<Measurement>& rows, Fitting& fitting) {
     return;
   }
   std::vector<double> medians;
-  std::vector<std::vector<double>> drawn;
   for (const Measurement& row : rows) {
     medians.push_back(row.timing.median.value());
-    drawn.push_back({row.timing.lower_quartile.value()});
-    drawn.push_back({row.timing.upper_quartile.value()});
   }
-  const double launch = quantile(medians, 0.5);
   ModelFit fit;
   fit.section = "kernel_launch";
-  fit.estimates.push_back(estimate_of({"kernel_launch", plain(0), seconds_text},
-                                      std::vector<double>{launch},
-                                      drawn,
-                                      static_cast<std::int64_t>(rows.size())));
+  fit.estimates.push_back(
+      median_estimate("kernel_launch", medians, seconds_text, fitting.origin.seed));
   fit.yaml = coefficient_line(fit.estimates.back(), fitting.origin);
-  fitting.surroundings.machine.kernel_launch = Seconds(launch);
+  fitting.surroundings.machine.kernel_launch = Seconds(quantile(medians, 0.5));
   fitting.models.push_back(std::move(fit));
 }
 
@@ -418,34 +382,33 @@ void fit_memory_bound(const std::vector<Measurement>& all, Fitting& fitting) {
       "norm_forward", "norm_backward", "pointwise", "copy", "adam", "cross_entropy"};
   cost::MachineCosts& machine = fitting.surroundings.machine;
   const double peak = machine.pointwise.memory_peak.value();
+  std::vector<Measurement> rows;  // what the form is of: no cache held them
   std::array<std::size_t, cost::kPointwiseClasses> counts{};
   for (const Measurement& row : all) {
-    ++counts.at(static_cast<std::size_t>(std::get<MemoryBoundPoint>(row.point).kind));
+    const auto& point = std::get<MemoryBoundPoint>(row.point);
+    if (static_cast<double>(point.moved.value()) / row.timing.median.value() <= peak) {
+      rows.push_back(row);
+      ++counts.at(static_cast<std::size_t>(point.kind));
+    }
   }
   FitJob job;
   job.section = "pointwise";
   job.form_name = "P1";
   job.extent = "moved [bytes]";
   std::vector<std::size_t> classes;
-  std::size_t cached = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts.at(i) >= kRowsPerCoefficient) {
       classes.push_back(i);
     }
   }
-  for (const Measurement& row : all) {
+  for (const Measurement& row : rows) {
     const auto& point = std::get<MemoryBoundPoint>(row.point);
     const auto kind = static_cast<std::size_t>(point.kind);
     const auto moved = static_cast<double>(point.moved.value());
-    if (counts.at(kind) < kRowsPerCoefficient) {
-      continue;
+    if (counts.at(kind) >= kRowsPerCoefficient) {
+      job.samples.add(row, moved, moved);
+      job.curves.push_back(fmt::format("{} {}", kKeys.at(kind), point.kernel));
     }
-    if (moved / row.timing.median.value() > peak) {  // a cache held it: not what the form is of
-      ++cached;
-      continue;
-    }
-    job.samples.add(row, moved, moved);
-    job.curves.push_back(fmt::format("{} {}", kKeys.at(kind), point.kernel));
   }
   if (job.samples.size() == 0) {
     return;
@@ -453,7 +416,7 @@ void fit_memory_bound(const std::vector<Measurement>& all, Fitting& fitting) {
   const bool launch_known = machine.kernel_launch.has_value();
   const std::size_t first = launch_known ? 0 : 1;
   if (!launch_known) {
-    job.form.start.push_back(least_seconds(all));
+    job.form.start.push_back(least_seconds(rows));
   }
   job.form.start.resize(first + classes.size(), 1.0);  // 1 / eff
   job.form.apply = [classes, first](std::span<const double> c, cost::MachineCosts& costs) {
@@ -487,9 +450,9 @@ void fit_memory_bound(const std::vector<Measurement>& all, Fitting& fitting) {
         fit.yaml += coefficient_line(estimate, fitting.origin);
       }
     }
-    if (cached > 0) {
-      fit.notes.push_back(
-          fmt::format("{} rows above the memory's peak left out: a cache held them", cached));
+    if (rows.size() < all.size()) {
+      fit.notes.push_back(fmt::format("{} rows above the memory's peak left out: a cache held them",
+                                      all.size() - rows.size()));
     }
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (counts.at(i) < kRowsPerCoefficient) {

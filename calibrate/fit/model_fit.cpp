@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include <fmt/format.h>
 
@@ -24,20 +25,39 @@ double rounded(double value) {
 }  // namespace
 
 std::string seconds_text(double seconds) {
-  return to_text(Seconds(rounded(seconds)));
+  return std::isfinite(seconds) ? to_text(Seconds(rounded(seconds))) : "";
 }
 
 std::string rate_text(double bytes_per_second) {
-  return std::isfinite(bytes_per_second) ? to_text(BytesPerSecond(rounded(bytes_per_second)))
-                                         : "none";
+  return std::isfinite(bytes_per_second) ? finite_rate_text(bytes_per_second) : "none";
+}
+
+std::string finite_rate_text(double bytes_per_second) {
+  return std::isfinite(bytes_per_second) ? to_text(BytesPerSecond(rounded(bytes_per_second))) : "";
 }
 
 std::string flop_rate_text(double flops_per_second) {
-  return to_text(FlopsPerSecond(rounded(flops_per_second)));
+  return std::isfinite(flops_per_second) ? to_text(FlopsPerSecond(rounded(flops_per_second))) : "";
 }
 
 std::string number_text(double value) {
-  return to_text(rounded(value));
+  return std::isfinite(value) ? to_text(rounded(value)) : "";
+}
+
+std::function<double(std::span<const double>)> plain(std::size_t place) {
+  return [place](std::span<const double> c) { return c[place]; };
+}
+
+std::function<double(std::span<const double>)> rate(std::size_t place) {
+  return [place](std::span<const double> c) { return 1 / c[place]; };
+}
+
+double least_seconds(const std::vector<Measurement>& rows) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Measurement& row : rows) {
+    least = std::min(least, row.timing.median.value());
+  }
+  return least;
 }
 
 std::string quoted(const std::string& text) {
@@ -86,8 +106,33 @@ Estimate estimate_of(const Reading& reading,
     }
     estimate.low = reading.text(std::min(value, quantile(drawn, kLowDraw)));
     estimate.high = reading.text(std::max(value, quantile(drawn, kHighDraw)));
+    if (estimate.low.empty() || estimate.high.empty()) {
+      estimate.low.clear();
+      estimate.high.clear();
+    }
   }
   return estimate;
+}
+
+Estimate median_estimate(const std::string& key,
+                         const std::vector<double>& values,
+                         std::string (*text)(double value),
+                         std::uint64_t seed) {
+  std::vector<std::vector<double>> replicates;
+  if (values.size() >= kRowsPerCoefficient) {
+    std::mt19937_64 random(seed);
+    std::vector<double> drawn(values.size());
+    for (std::size_t round = 0; round < kReplicates; ++round) {
+      for (double& value : drawn) {
+        value = values[random() % values.size()];
+      }
+      replicates.push_back({quantile(drawn, 0.5)});
+    }
+  }
+  return estimate_of({key, plain(0), text},
+                     std::vector<double>{quantile(values, 0.5)},
+                     replicates,
+                     static_cast<std::int64_t>(values.size()));
 }
 
 ModelFit fit_model(const FitJob& job, Surroundings& surroundings, const Origin& origin) {
@@ -103,6 +148,12 @@ ModelFit fit_model(const FitJob& job, Surroundings& surroundings, const Origin& 
     return fit;
   }
   const std::vector<double> coefficients = robust_fit(job.form, surroundings, job.samples);
+  for (const Reading& reading : job.readings) {
+    if (reading.text(std::min(reading.value(coefficients), reading.most)).empty()) {
+      fit.absent = fmt::format("{} cannot be told from these rows", reading.key);
+      return fit;
+    }
+  }
   const HeldOut held = hold_out(job.form, surroundings, job.samples, job.refine);
   const auto replicates =
       bootstrap(job.form, surroundings, job.samples, coefficients, origin.seed, kReplicates);

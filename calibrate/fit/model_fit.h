@@ -57,11 +57,22 @@ struct Reading {
   double most = std::numeric_limits<double>::infinity();  // larger ones become this
 };
 
-/// Text of a value with four significant digits and its unit; an infinite rate is "none".
+/// Text of a value with four significant digits and its unit; empty for an infinite value, but of a
+/// rate that a profile may leave out: that is "none".
 [[nodiscard]] std::string seconds_text(double seconds);
 [[nodiscard]] std::string rate_text(double bytes_per_second);
+[[nodiscard]] std::string finite_rate_text(double bytes_per_second);
 [[nodiscard]] std::string flop_rate_text(double flops_per_second);
 [[nodiscard]] std::string number_text(double value);
+
+/// A coefficient of the fit as it is.
+[[nodiscard]] std::function<double(std::span<const double>)> plain(std::size_t place);
+
+/// A rate of which the fit has the inverse; infinite when that is nothing.
+[[nodiscard]] std::function<double(std::span<const double>)> rate(std::size_t place);
+
+/// Of the fastest row; infinite without rows.
+[[nodiscard]] double least_seconds(const std::vector<Measurement>& rows);
 
 /// A text in double quotes, as YAML takes it.
 [[nodiscard]] std::string quoted(const std::string& text);
@@ -76,11 +87,19 @@ struct Origin {
 /// "key: {value: 6.6 us, spread: [6.1 us, 7 us], samples: 180, source: ..., date: ...}\n"
 [[nodiscard]] std::string coefficient_line(const Estimate& estimate, const Origin& origin);
 
-/// Rounds a value of a fit as its text will be read.
+/// A coefficient with the interval of its replicates: no interval without them, or where an end of
+/// it has no text. The value has no text when it is infinite and may not be.
 [[nodiscard]] Estimate estimate_of(const Reading& reading,
                                    std::span<const double> coefficients,
                                    const std::vector<std::vector<double>>& replicates,
                                    std::int64_t samples);
+
+/// The middle of the values of single rows, with the interval that middles of resampled rows give:
+/// none of fewer than kRowsPerCoefficient.
+[[nodiscard]] Estimate median_estimate(const std::string& key,
+                                       const std::vector<double>& values,
+                                       std::string (*text)(double value),
+                                       std::uint64_t seed);
 
 /// A form about to be fitted.
 struct FitJob {
@@ -96,8 +115,8 @@ struct FitJob {
   Refine refine;
 };
 
-/// Fits, holds out, draws intervals and leaves the costs in `surroundings`. Too few rows: the
-/// result says so, and `surroundings` is as before.
+/// Fits, holds out, draws intervals and leaves the costs in `surroundings`. Too few rows, or rows
+/// that leave a coefficient open: the result says so, and `surroundings` is as before.
 [[nodiscard]] ModelFit fit_model(const FitJob& job,
                                  Surroundings& surroundings,
                                  const Origin& origin);

@@ -13,6 +13,19 @@ namespace {
 
 using MaybeSeconds = std::optional<Seconds>;
 
+using KernelMember = std::optional<cost::AttentionKernelCosts> cost::AttentionCosts::*;
+
+/// Null for a name that profiles do not have.
+KernelMember kernel_member(const std::string& kernel) {
+  if (kernel == "flash2") {
+    return &cost::AttentionCosts::flash2;
+  }
+  if (kernel == "flash3") {
+    return &cost::AttentionCosts::flash3;
+  }
+  return kernel == "cudnn" ? &cost::AttentionCosts::cudnn : nullptr;
+}
+
 class Predictor {
  public:
   Predictor(const cost::MachineCosts& machine, BytesPerSecond nic_rate)
@@ -36,13 +49,8 @@ class Predictor {
   }
 
   MaybeSeconds operator()(const AttentionPoint& point) const {
-    const auto& kernels = machine_.attention;
-    const auto& kernel = point.kernel == "flash2"   ? kernels.flash2
-                         : point.kernel == "flash3" ? kernels.flash3
-                                                    : kernels.cudnn;
-    const bool known =
-        point.kernel == "flash2" || point.kernel == "flash3" || point.kernel == "cudnn";
-    if (!known || !kernel || !machine_.streaming_multiprocessors) {
+    const auto member = kernel_member(point.kernel);
+    if (member == nullptr || !(machine_.attention.*member) || !machine_.streaming_multiprocessors) {
       return std::nullopt;
     }
     const cost::AttentionShape shape{
@@ -56,7 +64,7 @@ class Predictor {
     return cost::attention_time(
         shape,
         point.pass == Pass::forward ? cost::AttentionPass::forward : cost::AttentionPass::backward,
-        *kernel,
+        *(machine_.attention.*member),
         *machine_.streaming_multiprocessors);
   }
 
@@ -97,13 +105,8 @@ std::optional<Seconds> predict(const Point& point,
 
 std::optional<cost::AttentionKernelCosts>* attention_kernel(cost::AttentionCosts& costs,
                                                             const std::string& kernel) {
-  if (kernel == "flash2") {
-    return &costs.flash2;
-  }
-  if (kernel == "flash3") {
-    return &costs.flash3;
-  }
-  return kernel == "cudnn" ? &costs.cudnn : nullptr;
+  const auto member = kernel_member(kernel);
+  return member == nullptr ? nullptr : &(costs.*member);
 }
 
 }  // namespace trireme::calibrate

@@ -61,26 +61,24 @@ VectorXd non_negative_minimum(const MatrixXd& gram, const VectorXd& right) {
       }
       const VectorXd solved = gram(chosen, chosen).ldlt().solve(right(chosen));
       double step = 1;
+      Eigen::Index blocking = -1;  // what would become negative first
       for (std::size_t i = 0; i < chosen.size(); ++i) {
         const double now = found[chosen[i]];
         const double then = solved[static_cast<Eigen::Index>(i)];
-        if (then <= 0) {
-          step = std::min(step, now / (now - then));
+        if (then <= 0 && (blocking < 0 || now / (now - then) < step)) {
+          step = now / (now - then);
+          blocking = chosen[i];
         }
       }
-      bool removed = false;
       for (std::size_t i = 0; i < chosen.size(); ++i) {
         double& value = found[chosen[i]];
         value += step * (solved[static_cast<Eigen::Index>(i)] - value);
-        if (step < 1 && value <= 1e-15) {
-          value = 0;
-          free[static_cast<std::size_t>(chosen[i])] = false;
-          removed = true;
-        }
       }
-      if (!removed) {
+      if (blocking < 0) {
         break;
       }
+      found[blocking] = 0;
+      free[static_cast<std::size_t>(blocking)] = false;
     }
     gradient = right - gram * found;
   }
@@ -378,7 +376,7 @@ double quantile(std::vector<double> values, double share) {
   const auto below = static_cast<std::size_t>(place);
   const std::size_t above = std::min(below + 1, values.size() - 1);
   const double part = place - static_cast<double>(below);
-  if (part == 0) {
+  if (part == 0 || values[below] == values[above]) {  // two infinities have no difference
     return values[below];
   }
   return values[below] + part * (values[above] - values[below]);

@@ -149,6 +149,7 @@ void visit(Columns& columns, Environment& environment) {
   columns.bytes("device_memory_bytes", environment.device_memory, 0);
   columns.text("clocks", environment.clocks, Presence::optional);
   columns.text("power", environment.power, Presence::optional);
+  columns.word("load", environment.load, kLoadNames);
   columns.text("driver", environment.driver, Presence::optional);
   columns.text("cuda", environment.cuda, Presence::optional);
   columns.text("nccl", environment.nccl, Presence::optional);

@@ -1,12 +1,18 @@
 // Where and when something was measured: what else the numbers depend on.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "sim/units/units.h"
 
 namespace trireme::calibrate {
+
+/// Whether a device had been busy for seconds when it was measured: its clock follows its power.
+enum class Load : std::uint8_t { not_stated, burst, sustained };
+inline constexpr std::array<std::string_view, 3> kLoadNames = {"not_stated", "burst", "sustained"};
 
 /// A row of environments.csv. A text that is empty and a number that is zero are not known.
 struct Environment {
@@ -21,6 +27,7 @@ struct Environment {
   Bytes device_memory;          // that one rank can use
   std::string clocks;           // "SM 1980 MHz, memory 3201 MHz"
   std::string power;            // "draw 310 W, limit 700 W"
+  Load load = Load::not_stated;
   std::string driver;
   std::string cuda;
   std::string nccl;

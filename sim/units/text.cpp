@@ -242,6 +242,7 @@ std::int64_t power_of_ten(int exponent) {
 /// `value` (finite, not negative) in the largest decimal unit in which it is at least 1, with the
 /// shortest digits that read back to the same double.
 std::string decimal_text(double value, std::span<const Unit> units) {
+  ensure(std::isfinite(value) && value >= 0, "decimal_text: not finite, or negative");
   std::array<char, 64> buffer{};
   const auto written = std::to_chars(
       buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::scientific);

@@ -173,9 +173,13 @@ TEST_CASE("wrong command lines of fit and show", "[cli]") {
       Case{"fit measured --gpu h100-sxm -o nowhere/profile.yaml", 2, "nowhere/profile.yaml"},
       Case{"fit measured --law steps.csv", 2, "--law takes the steps of its file alone"},
       Case{"fit --law nowhere.csv", 3, "nowhere.csv: error: "},
+      Case{"fit --law steps.csv --gpu h100-sxm", 2, "--gpu says nothing of a law"},
+      Case{"fit --law steps.csv --accept-slow-fabric", 2, "--accept-slow-fabric says nothing"},
+      Case{"fit measured --gpu h100-sxm --kernel egien=flash2", 3, "'egien'"},
       Case{"show", 2, "PROFILE.yaml"},
       Case{"show h100-sxm-publik", 3, "did you mean 'h100-sxm-public'?"},
       Case{"show h100-sxm-public --svg fit.svg", 2, "no folder of them is given"},
+      Case{"show h100-sxm-public --kernel eigen=flash2", 2, "--kernel is of measurements"},
       Case{"show h100-sxm-public nowhere", 3, "this is no folder"});
   const TemporaryFolder folder;
   static_cast<void>(measured_products(folder));

@@ -20,8 +20,8 @@ using test::TemporaryFolder;
 
 const std::string kEnvironments =
     "key,date,source,hosts,host_names,device,devices_per_host,processors,device_memory_bytes,"
-    "clocks,power,driver,cuda,nccl,cudnn,mpi,compiler,commit\n"
-    "e1,2026-11-30,measured,1,,CPU,1,1,0,,,,,,,,,\n";
+    "clocks,power,load,driver,cuda,nccl,cudnn,mpi,compiler,commit\n"
+    "e1,2026-11-30,measured,1,,CPU,1,1,0,,,burst,,,,,,,\n";
 const std::string kGemmHeader =
     "m,n,k,pass,type,fp32_accumulation,median_seconds,lower_quartile_seconds,"
     "upper_quartile_seconds,samples,settled,environment\n";

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "calibrate/fit/predict.h"
 #include "calibrate/fit/report.h"
 #include "calibrate/fit/residual_tables.h"
+#include "calibrate/fit/robust_fit.h"
 #include "calibrate/measurement/measurement_file.h"
 #include "sim/config/cluster.h"
 #include "sim/config/library.h"
@@ -285,6 +287,84 @@ TEST_CASE("rows that exclude each other are reported", "[calibrate]") {
         Approx(1.5));
   CHECK(result.contradictions.front().other_environment == "there");
   CHECK(outliers(model_named(result, "collectives.all_gather")).size() == 1);
+}
+
+TEST_CASE("what was measured under lasting load takes the place of bursts", "[calibrate]") {
+  Bench bench;
+  bench.set_.environments.front().load = Load::burst;
+  bench.set_.environments.push_back(environment("long", "NVIDIA H100"));
+  bench.set_.environments.back().load = Load::sustained;
+  for (const std::int64_t width : {2048, 4096, 8192, 16384}) {
+    for (const std::int64_t rows : {4096, 16384}) {
+      const GemmPoint point{rows, width, width, GemmPass::forward, ElementType::bf16, false};
+      bench.add(point, 0.8);
+      bench.add(point, 1, "long");
+    }
+  }
+  const FitResult result = fit_profile(bench.set_, options());
+  CHECK(result.contradictions.empty());
+  CHECK_THAT(report_text(result), ContainsSubstring("8 rows left out: short bursts"));
+  const cost::MachineCosts fitted = read_profile_text(result.profile).costs;
+  CHECK(ratio(fitted.gemm->rate, bench.costs_.gemm->rate) == Approx(1).epsilon(0.01));
+}
+
+TEST_CASE("what a cache held says nothing of a class", "[calibrate]") {
+  Bench bench;
+  for (std::int64_t moved = 1 << 24; moved <= 1 << 30; moved *= 4) {
+    bench.add(MemoryBoundPoint{cost::PointwiseClass::copy, "copy", Bytes(moved)});
+    bench.add(MemoryBoundPoint{cost::PointwiseClass::adam, "adam", Bytes(moved)}, 0.1);
+  }
+  bench.add(LaunchPoint{"empty"});
+  const FitResult result = fit_profile(bench.set_, options());
+  const ModelFit& pointwise = model_named(result, "pointwise");
+  REQUIRE(pointwise.estimates.size() == 1);
+  CHECK(pointwise.estimates.front().key == "copy");
+  CHECK(pointwise.estimates.front().samples == 4);
+  CHECK_THAT(report_text(result), ContainsSubstring("4 rows above the memory's peak left out"));
+  CHECK_THAT(report_text(result), ContainsSubstring("adam: 0 rows, unknown"));
+}
+
+TEST_CASE("a rate that rows leave open is unknown, not infinite", "[calibrate]") {
+  Bench bench;
+  // products so narrow that memory alone bounds them, and messages that show no link
+  for (const std::int64_t width : {1024, 4096, 16384, 65536}) {
+    for (const std::int64_t rows : {1, 2}) {
+      bench.add(GemmPoint{rows, width, width, GemmPass::forward, ElementType::bf16, false});
+    }
+  }
+  for (std::int64_t payload = 4; payload <= 4096; payload *= 2) {
+    const CollectivePoint point{
+        CollectiveKind::send_recv, "nccl", 2, 2, ElementType::bf16, Bytes(payload)};
+    const Seconds time(16e-6);
+    bench.set_.measurements.push_back({point, {time, time, time, 9, true}, "here"});
+  }
+  bench.add(LaunchPoint{"empty"});
+  const FitResult result = fit_profile(bench.set_, options());
+  CHECK_THAT(model_named(result, "collectives.send_recv").absent,
+             ContainsSubstring("cannot be told from these rows"));
+  const config::ProfileSpec profile = read_profile_text(result.profile);
+  CHECK_FALSE(profile.costs.collectives.send_recv.has_value());
+  for (const config::CoefficientSpec& coefficient : profile.coefficients) {
+    CAPTURE(coefficient.key);
+    CHECK(coefficient.value.find("inf") == std::string::npos);
+    CHECK(coefficient.value.find("nan") == std::string::npos);
+  }
+}
+
+TEST_CASE("an attention kernel that was not measured cannot be renamed", "[calibrate]") {
+  Bench bench;
+  bench.add_everything();
+  FitOptions wrong = options();
+  wrong.kernels["cudn"] = "flash2";
+  CHECK_THROWS_WITH(fit_profile(bench.set_, wrong), Catch::Matchers::Contains("'cudn'"));
+  wrong.kernels = {{"cudnn", "flash4"}};
+  CHECK_THROWS_WITH(fit_profile(bench.set_, wrong), Catch::Matchers::Contains("'flash4'"));
+}
+
+TEST_CASE("a quantile between two infinities is infinite", "[calibrate]") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK(quantile({1, 2, infinity, infinity}, 0.9) == infinity);
+  CHECK(quantile({1, 2, 3}, 0.25) == Approx(1.5));
 }
 
 TEST_CASE("rows of several devices are not mixed", "[calibrate]") {
