@@ -73,6 +73,23 @@ void read_node(const MapReader& node, ClusterSpec& cluster) {
   }
 }
 
+void read_host(const MapReader& host, ClusterSpec& cluster) {
+  const auto has = [&](std::string_view key) { return host.find(key) != nullptr; };
+  const auto bytes = above_zero(parse_bytes);
+  const auto byte_rate = above_zero(parse_bytes_per_second);
+  if (has("memory")) {
+    cluster.host.memory = with_source(host, "memory", "node.host.memory", bytes, cluster.sources);
+  }
+  if (has("link_per_gpu")) {
+    cluster.host.link_per_gpu =
+        with_source(host, "link_per_gpu", "node.host.link_per_gpu", byte_rate, cluster.sources);
+  }
+  if (has("work_rate")) {
+    cluster.host.work_rate =
+        with_source(host, "work_rate", "node.host.work_rate", byte_rate, cluster.sources);
+  }
+}
+
 void read_fabric(const MapReader& fabric, ClusterSpec& cluster) {
   cluster.fabric = fabric.optional("kind", word_of(kFabricWords), "rail_optimised");
   cluster.oversubscription = fabric.optional("oversubscription", parse_oversubscription, "1");
@@ -145,13 +162,18 @@ ClusterSpec read_cluster(const Node& reference,
   ClusterSpec cluster;
   cluster.name = map.maybe("name", parse_word).value_or(resolved.name);
   cluster.nodes = map.optional_located("nodes", count_within("nodes"), "1");
-  const MapReader node(map.node("node"),
-                       "cluster.node",
-                       {"gpus", "gpu", "intra", "pcie_per_gpu", "nic_per_gpu", "nics_per_node"},
-                       defaults);
+  const MapReader node(
+      map.node("node"),
+      "cluster.node",
+      {"gpus", "gpu", "intra", "pcie_per_gpu", "nic_per_gpu", "nics_per_node", "host"},
+      defaults);
   cluster.gpus_per_node = node.required_located("gpus", count_within("gpus"));
   cluster.gpu = read_gpu(node.node("gpu"), library, defaults);
   read_node(node, cluster);
+  if (const Node* const host = node.find("host")) {
+    read_host(MapReader(*host, "cluster.node.host", {"memory", "link_per_gpu", "work_rate"}),
+              cluster);
+  }
   const MapReader fabric(map.node("fabric"),
                          "cluster.fabric",
                          {"kind", "oversubscription", "nodes_per_leaf", "pxn"},

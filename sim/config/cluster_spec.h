@@ -26,6 +26,16 @@ struct GpuSpec {
 /// How the GPUs of a node reach each other.
 enum class IntraLinks : std::uint8_t { nvswitch, nvlink_mesh, pcie };
 
+/// What offloaded tensors live in, and go over: the processors and the memory of a node.
+struct HostSpec {
+  std::optional<Bytes> memory;  // of a node; absent: not known, and not checked
+  // Where a cluster does not say: what is measured on a server of 8 H100 over PCIe 5.0 (nvbandwidth
+  // issue 24), and DeepSpeed's CPU-Adam on two processors of a DGX-2, 10^9 parameters of 30 bytes
+  // in 0.257 s (ren2021-zero-offload, table 4).
+  BytesPerSecond link_per_gpu{52.8e9};  // between a GPU and its host, one direction
+  BytesPerSecond work_rate{117e9};      // of a node's processors, through its memory
+};
+
 /// How nodes reach each other.
 enum class FabricKind : std::uint8_t { flat, leaf_spine, rail_optimised };
 
@@ -38,6 +48,7 @@ struct ClusterSpec {
   std::optional<BytesPerSecond> pcie_per_gpu;  // one direction; there where `intra` is pcie
   BytesPerSecond nic_per_gpu;                  // one direction, its share where NICs are shared
   std::int64_t nics_per_node = 1;              // divides gpus_per_node
+  HostSpec host;
   FabricKind fabric = FabricKind::rail_optimised;
   std::int64_t nodes_per_leaf = 1;  // of a pod; all nodes where the file does not say
   double oversubscription = 1;

@@ -35,7 +35,7 @@ using Defaults = std::vector<std::string>;
 
 /// What `defaults` may set for every plan, and a plan for itself.
 constexpr std::string_view kSharedOptions[] = {
-    "optimizer", "recompute", "loss", "attention", "allocator", "overlap"};
+    "optimizer", "recompute", "loss", "attention", "allocator", "offload", "overlap"};
 
 constexpr Choice<std::string_view> kOptimizerWords[] = {{"adamw", "adamw"}};
 
@@ -80,6 +80,15 @@ OverlapSpec read_overlap(const MapReader& map) {
   return overlap;
 }
 
+OffloadSpec read_offload(const Node& written, const std::string& path) {
+  const MapReader map(written, path, {"optimizer", "parameters", "overlap"});
+  OffloadSpec offload;
+  offload.optimizer = map.maybe("optimizer", parse_bool).value_or(false);
+  offload.parameters = map.maybe("parameters", parse_bool).value_or(false);
+  offload.overlap = map.maybe("overlap", parse_bool).value_or(false);
+  return offload;
+}
+
 /// `options` holds the keys of `defaults` with the plan's own laid over them.
 void read_shared_options(const Node& options, Defaults* defaults, PlanSpec& plan) {
   const MapReader map(options, "defaults", with_shared_options({}), defaults);
@@ -94,6 +103,9 @@ void read_shared_options(const Node& options, Defaults* defaults, PlanSpec& plan
   read_loss(child("loss", {"implementation", "chunks", "logits"}), plan);
   plan.attention = map.optional("attention", word_of(kAttentionWords), "flash2");
   plan.allocator = map.optional("allocator", word_of(kAllocatorWords), "native");
+  if (const Node* const offload = map.find("offload")) {
+    plan.offload = read_offload(*offload, map.path_of("offload"));
+  }
   plan.overlap = read_overlap(child("overlap", {"parameters", "gradients", "tensor_parallel"}));
 }
 

@@ -112,6 +112,16 @@ enum class OptimizerRecipe : std::uint8_t {
   bf16              // no main weights: the bf16 ones are updated; moments in bf16
 };
 
+/// What lies in the host's memory and comes to the GPU where it is used. Inputs of layers that run
+/// again are recompute's own.
+struct OffloadSpec {
+  bool optimizer = false;   // states, and the optimizer's work
+  bool parameters = false;  // of ZeRO-3, the shards
+  bool overlap = false;     // copies go beside the computation
+
+  [[nodiscard]] bool any() const { return optimizer || parameters; }
+};
+
 struct OptimizerSpec {
   std::string name = "adamw";
   OptimizerRecipe recipe = OptimizerRecipe::bf16_fp32_main;
@@ -186,6 +196,7 @@ struct PlanSpec {
   ElementType logits_type = ElementType::fp32;  // in which eager and chunked losses are computed
   AttentionKernel attention = AttentionKernel::flash2;
   Allocator allocator = Allocator::native;
+  OffloadSpec offload;
   OverlapSpec overlap;
 };
 

@@ -67,6 +67,14 @@ std::optional<Seconds> gemm_op_time(const Program& program, const Op& op, const 
                          extents.groups);
 }
 
+std::optional<Seconds> host_op_time(const Program& program, const Op& op, const Machine& machine) {
+  if (!machine.host) {
+    return std::nullopt;
+  }
+  return op.on_host ? cost::host_work_time(moved_bytes(program, op), *machine.host)
+                    : cost::host_copy_time(host_copied_bytes(program, op), *machine.host);
+}
+
 /// On the slowest rank of a ring.
 std::optional<Seconds> attention_op_time(const Program& program,
                                          const Op& op,
@@ -148,6 +156,9 @@ Seconds issue_time(const Machine& machine) {
 }
 
 std::optional<Seconds> op_time(const Program& program, const Op& op, const Machine& machine) {
+  if (op.on_host || program::crosses_host_link(op)) {
+    return host_op_time(program, op, machine);
+  }
   switch (program::info(op.function).family) {
     case Family::gemm:
       return gemm_op_time(program, op, machine);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/cost/host.h"
 #include "sim/cost/machine_costs.h"
 #include "sim/cost/nccl_choice.h"
 #include "sim/engine/network/least_seconds.h"
@@ -19,8 +20,9 @@ namespace trireme::engine {
 /// The hardware that a program is timed on.
 struct Machine {
   cost::MachineCosts costs;
-  BytesPerSecond nic_rate;     // of one GPU, one direction, line rate
-  Seconds host_per_operation;  // of the framework; a launch takes what it takes at least
+  std::optional<cost::HostCosts> host;  // absent: what goes to the host has unknown seconds
+  BytesPerSecond nic_rate;              // of one GPU, one direction, line rate
+  Seconds host_per_operation;           // of the framework; a launch takes what it takes at least
   std::int64_t gpus_per_node = 1;
   /// The links; absent where collectives are not to be checked against them.
   std::optional<TopologyShape> topology;

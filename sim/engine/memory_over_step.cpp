@@ -66,6 +66,10 @@ class Walk {
 
   void change(const Tensor& tensor, std::int64_t instances) {
     const Bytes bytes = instances * tensor.local_bytes();
+    if (tensor.place == program::Place::host) {
+      now_.on_host += bytes;
+      return;
+    }
     now_.allocated += bytes;
     now_.by_item[ledger::index(program::memory_item(tensor))] += bytes;
   }

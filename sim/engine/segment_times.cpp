@@ -36,6 +36,8 @@ class SegmentClock {
     compute_busy_ = Seconds(0);
     launched_ = Seconds(0);
     launch_idle_ = Seconds(0);
+    host_idle_ = Seconds(0);
+    host_ends_.clear();
     length_ = Seconds(0);
     ++segment_;
     overlaps_ = std::any_of(ops.begin(), ops.end(), [](const Op& op) { return !op.blocking; });
@@ -54,6 +56,9 @@ class SegmentClock {
     if (overlaps_) {  // else every operation waits for all before it
       begin = std::max(begin, operands_ready(op));
     }
+    if ((op.blocking || op.stream == program::kComputeStream) && ends_on_host(begin)) {
+      host_idle_ += begin - stream_[program::kComputeStream];
+    }
     if (begin < launched_) {
       if (op.blocking || op.stream == program::kComputeStream) {
         launch_idle_ += launched_ - std::max(begin, stream_[program::kComputeStream]);
@@ -66,6 +71,12 @@ class SegmentClock {
     const Seconds end = begin + duration;
     if (op.stream != program::kComputeStream) {
       used_.push_back(op.stream);
+    }
+    if (work_of(op) == ledger::Work::host_copy) {
+      host_ends_.push_back(end);
+      if (op.blocking) {
+        host_idle_ += duration;
+      }
     }
     stream_[op.stream] = end;
     length_ = std::max(length_, end);
@@ -88,9 +99,15 @@ class SegmentClock {
   /// Time in which the compute stream stands still until the host has issued its work.
   [[nodiscard]] Seconds exposed_launch() const { return launch_idle_ + (length() - length_); }
 
+  /// Time in which it stands still until the host, or a copy to or from it, is done.
+  [[nodiscard]] Seconds exposed_host() const {
+    const Seconds tail = length_ - stream_[program::kComputeStream];
+    return ends_on_host(length_) ? host_idle_ + tail : host_idle_;
+  }
+
   /// Time in which the compute stream stands still for another reason.
   [[nodiscard]] Seconds exposed_communication() const {
-    return length() - compute_busy_ - exposed_launch();
+    return length() - compute_busy_ - exposed_launch() - exposed_host();
   }
 
  private:
@@ -100,6 +117,12 @@ class SegmentClock {
     Seconds written;
     Seconds read;
   };
+
+  /// Whether what the compute stream waits for until `instant` is the host's, or a copy.
+  [[nodiscard]] bool ends_on_host(Seconds instant) const {
+    return instant > stream_[program::kComputeStream] &&
+           std::find(host_ends_.begin(), host_ends_.end(), instant) != host_ends_.end();
+  }
 
   /// When what it reads is written, and what it writes is not read any more.
   Seconds operands_ready(const Op& op) {
@@ -160,6 +183,8 @@ class SegmentClock {
   Seconds compute_busy_;
   Seconds launched_;  // when the host has issued what came before
   Seconds launch_idle_;
+  Seconds host_idle_;
+  std::vector<Seconds> host_ends_;  // of copies to and from the host, and of what it computes
   Seconds length_;
   std::vector<std::size_t> first_block_;  // by tensor that owns memory
   std::vector<Accesses> accesses_;
@@ -246,6 +271,7 @@ std::optional<SegmentTimes> segment_times(const Program& program, const Machine&
     times.segment.push_back({clock.length(),
                              clock.compute_busy(),
                              clock.exposed_launch(),
+                             clock.exposed_host(),
                              clock.exposed_communication()});
   }
   return times;
@@ -261,6 +287,7 @@ ledger::TimeLedger sum_of_segments(const Program& program,
     const SegmentTime& time = times.segment[i];
     sum.step += often * time.length;
     sum.exposed_communication += often * time.exposed_communication;
+    sum.exposed_host_copy += often * time.exposed_host;
     sum.exposed_launch += often * time.exposed_launch;
     sum.compute_busy += often * time.compute_busy;
     const Segment& segment = program.segments()[i];

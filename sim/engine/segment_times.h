@@ -13,6 +13,7 @@ struct SegmentTime {
   Seconds length;
   Seconds compute_busy;
   Seconds exposed_launch;  // the compute stream stands still until the host has issued its work
+  Seconds exposed_host;    // ... until the host, or a copy to or from it, is done
   Seconds exposed_communication;  // ... for another reason
 };
 

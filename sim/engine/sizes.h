@@ -42,8 +42,8 @@ struct MemoryPeak {
   Bytes resident;  // allocated at the beginning and at the end of the step
 };
 
-/// Peak of one rank's tensors over a steady step. An operation's births come before it and its
-/// deaths after it, as allocators see them.
+/// Peak of one rank's tensors in one memory, its GPU's or its host's, over a steady step. An
+/// operation's births come before it and its deaths after it, as allocators see them.
 ///
 /// EQ memory-composition: (n1, p1) . (n2, p2) = (n1 + n2, max(p1, n1 + p2)); a repeat of N has net
 ///   N n and peak p + max(0, (N - 1) n)
@@ -53,22 +53,27 @@ struct MemoryPeak {
 /// Source: derived, docs/decisions/0001-step-program.md
 /// Valid:  frees in the order of issue, as a caching allocator sees one stream
 /// Tests:  tests/property/memory_oracle_test.cpp
-[[nodiscard]] MemoryPeak read_peak(const program::Program& program);
+[[nodiscard]] MemoryPeak read_peak(const program::Program& program,
+                                   program::Place place = program::Place::device);
 
 /// Of every stage of a pipeline. Stages that share segments are read once: they differ in order.
-[[nodiscard]] std::vector<MemoryPeak> read_peaks(std::span<const program::Program> stages);
+[[nodiscard]] std::vector<MemoryPeak> read_peaks(std::span<const program::Program> stages,
+                                                 program::Place place = program::Place::device);
 
 /// Net change of memory over the step beyond what is resident; zero for a well-formed program.
-[[nodiscard]] Bytes read_net_memory(const program::Program& program);
+[[nodiscard]] Bytes read_net_memory(const program::Program& program,
+                                    program::Place place = program::Place::device);
 
 /// What is alive at the peak, by item: a second walk, only when asked.
-[[nodiscard]] ledger::MemoryLedger read_memory(const program::Program& program);
+[[nodiscard]] ledger::MemoryLedger read_memory(const program::Program& program,
+                                               program::Place place = program::Place::device);
 
 /// The tensors behind `read_memory`, largest first; equal sizes in order of declaration.
-[[nodiscard]] std::vector<ledger::MemoryEntry> memory_entries(const program::Program& program);
+[[nodiscard]] std::vector<ledger::MemoryEntry> memory_entries(
+    const program::Program& program, program::Place place = program::Place::device);
 
-/// What one rank has allocated while each operation runs, one entry per execution in the order of
-/// issue; `keep` operations take no time and have none.
+/// What one rank has allocated on its GPU while each operation runs, one entry per execution in the
+/// order of issue; `keep` operations take no time and have none.
 [[nodiscard]] std::vector<Bytes> memory_of_tasks(const program::Program& program);
 
 /// Operation counts of one step: `executed` by one rank, `model` over all ranks.

@@ -11,6 +11,7 @@
 #include "sim/engine/placement.h"
 #include "sim/engine/shared_readings.h"
 #include "sim/engine/sizes.h"
+#include "sim/engine/work.h"
 
 namespace trireme::engine {
 
@@ -134,8 +135,15 @@ void book(const Program& program,
   }
 }
 
-/// What the ranks of a program send to each other, and to those of other stages.
+/// Books what goes between a rank's GPU and its host.
+void book_host_copy(const Program& program, const Transfer& copy, ByteLedger& ledger) {
+  ledger.book_host_copy(copy.op->function == Function::to_host,
+                        copy.times * host_copied_bytes(program, *copy.op));
+}
+
+/// What the ranks of a program send to each other, and to those of other stages; and to hosts.
 struct Transfers {
+  std::vector<Transfer> host_copies;
   std::vector<Transfer> inside;
   std::vector<Transfer> between_stages;
   std::vector<Transfer> uneven;  // of both
@@ -148,6 +156,9 @@ Transfers transfers_of(const Program& program, std::span<const std::int64_t> exe
   Transfers transfers;
   transfers.inside.reserve(kExpected);
   for_each_op_once(program, executions, [&](const Op& op, std::int64_t times) {
+    if (program::crosses_host_link(op)) {
+      transfers.host_copies.push_back({&op, times});
+    }
     if (!program::communicates(op)) {
       return;
     }
@@ -197,6 +208,8 @@ ByteLedger read_bytes(const Program& program, std::int64_t gpus_per_node, std::i
   for_each_op_once(program, executions, [&](const Op& op, std::int64_t times) {
     if (program::communicates(op)) {
       book(program, {&op, times}, gpus_per_node, rank, ledger);
+    } else if (program::crosses_host_link(op)) {
+      book_host_copy(program, {&op, times}, ledger);
     }
   });
   return ledger;
@@ -227,6 +240,9 @@ std::vector<StageBytes> read_bytes(std::span<const Program> stages, std::int64_t
       known.bytes_inside = {};
       for (const Transfer& transfer : known.inside) {
         book(program, transfer, gpus_per_node, read.rank, known.bytes_inside);
+      }
+      for (const Transfer& copy : known.host_copies) {
+        book_host_copy(program, copy, known.bytes_inside);
       }
     }
     read.bytes = known.bytes_inside;

@@ -15,6 +15,7 @@ namespace trireme::engine {
 using program::Node;
 using program::Op;
 using program::OpId;
+using program::Place;
 using program::Program;
 using program::Segment;
 using program::Tensor;
@@ -42,34 +43,39 @@ Summary then(const Summary& first, const Summary& second) {
           later > first.peak ? second.spot : first.spot};
 }
 
-Bytes total_bytes(const Program& program, std::span<const TensorId> tensors) {
+Bytes total_bytes(const Program& program, std::span<const TensorId> tensors, Place place) {
   Bytes bytes;
   for (const TensorId id : tensors) {
-    bytes += program.tensor(id).local_bytes();
+    if (const Tensor& tensor = program.tensor(id); tensor.place == place) {
+      bytes += tensor.local_bytes();
+    }
   }
   return bytes;
 }
 
-Summary summarise(const Program& program, const Segment& segment) {
+Summary summarise(const Program& program, const Segment& segment, Place place) {
   Summary summary;
   summary.spot.op = segment.first_op;
   for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
     const Op& op = program.op(id);
-    const Bytes born = total_bytes(program, program.births(op));
-    const Bytes dead = total_bytes(program, program.deaths(op));
+    const Bytes born = total_bytes(program, program.births(op), place);
+    const Bytes dead = total_bytes(program, program.deaths(op), place);
     summary = then(summary, {born - dead, born, {id, 0}});
   }
   return summary;
 }
 
-/// Memory of each segment, by number: the same for all programs that share them.
-using SegmentSummaries = std::vector<Summary>;
+/// Memory of each segment in one place, by number: the same for all programs that share them.
+struct SegmentSummaries {
+  Place place = Place::device;
+  std::vector<Summary> of;
+};
 
-SegmentSummaries summarise_segments(const Program& program) {
-  SegmentSummaries summaries;
-  summaries.reserve(program.segments().size());
+SegmentSummaries summarise_segments(const Program& program, Place place) {
+  SegmentSummaries summaries{place, {}};
+  summaries.of.reserve(program.segments().size());
   for (const Segment& segment : program.segments()) {
-    summaries.push_back(summarise(program, segment));
+    summaries.of.push_back(summarise(program, segment, place));
   }
   return summaries;
 }
@@ -86,7 +92,7 @@ Summary summarise(const Program& program,
   for (std::uint32_t i = first; i < last;) {
     const Node& node = program.nodes()[i];
     if (node.kind == Node::Kind::run) {
-      Summary run = segments[node.segment];
+      Summary run = segments.of[node.segment];
       run.spot.run = i;
       whole = then(whole, run);
       ++i;
@@ -101,7 +107,9 @@ Summary summarise(const Program& program,
     repeated.peak = body.peak + std::max(Bytes(0), (node.count - 1) * body.net);
     repeated.spot = body.spot;
     for (const program::RepeatDeath& death : program.deaths(node)) {
-      repeated.net -= death.instances * program.tensor(death.tensor).local_bytes();
+      if (const Tensor& tensor = program.tensor(death.tensor); tensor.place == segments.place) {
+        repeated.net -= death.instances * tensor.local_bytes();
+      }
     }
     whole = then(whole, repeated);
     i = node.end;
@@ -115,10 +123,10 @@ Summary summarise(const Program& program,
   return summarise(program, segments, 0, static_cast<std::uint32_t>(program.nodes().size()), grows);
 }
 
-Bytes resident_bytes(const Program& program) {
+Bytes resident_bytes(const Program& program, Place place) {
   Bytes resident;
   for (const Tensor& tensor : program.tensors()) {
-    if (tensor.resident && tensor.storage == program::Storage::own) {
+    if (tensor.resident && tensor.storage == program::Storage::own && tensor.place == place) {
       resident += program.resident_instances(tensor) * tensor.local_bytes();
     }
   }
@@ -137,10 +145,10 @@ struct PeakPath {
   std::vector<Step> steps;
 };
 
-PeakPath path_to_peak(const Program& program) {
+PeakPath path_to_peak(const Program& program, Place place) {
   std::vector<bool> grows(program.nodes().size());
   PeakPath path;
-  path.spot = summarise(program, summarise_segments(program), &grows).spot;
+  path.spot = summarise(program, summarise_segments(program, place), &grows).spot;
   for (std::uint32_t i = 0; i < path.spot.run; ++i) {
     const Node& node = program.nodes()[i];
     if (node.kind == Node::Kind::repeat && node.end > path.spot.run) {
@@ -232,15 +240,16 @@ std::string instant_name(const Program& program, const PeakPath& path) {
   return fmt::format("{}, {}: {}", text, name(op.component), op.label);
 }
 
-/// Calls `visit(tensor, instances)` for every tensor that is alive at the peak, as declared.
+/// Calls `visit(tensor, instances)` for every tensor of that memory that is alive at the peak, as
+/// declared.
 template <class Visit>
-void for_each_alive(const Program& program, const PeakPath& path, Visit visit) {
+void for_each_alive(const Program& program, const PeakPath& path, Place place, Visit visit) {
   LiveInstances live(program);
   live.count_up_to(path);
   for (std::size_t i = 0; i < program.tensors().size(); ++i) {
     const auto id = static_cast<TensorId>(i);
     const Tensor& tensor = program.tensor(id);
-    if (tensor.storage != program::Storage::own) {
+    if (tensor.storage != program::Storage::own || tensor.place != place) {
       continue;
     }
     const std::int64_t instances = tensor.resident ? program.resident_instances(tensor) : live[id];
@@ -252,11 +261,11 @@ void for_each_alive(const Program& program, const PeakPath& path, Visit visit) {
 
 }  // namespace
 
-MemoryPeak read_peak(const Program& program) {
-  return read_peaks(std::span(&program, 1)).front();
+MemoryPeak read_peak(const Program& program, Place place) {
+  return read_peaks(std::span(&program, 1), place).front();
 }
 
-std::vector<MemoryPeak> read_peaks(std::span<const Program> stages) {
+std::vector<MemoryPeak> read_peaks(std::span<const Program> stages, Place place) {
   std::vector<MemoryPeak> peaks;
   std::vector<SegmentSummaries> known(stages.size());
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
@@ -265,24 +274,24 @@ std::vector<MemoryPeak> read_peaks(std::span<const Program> stages) {
       ++first;
     }
     if (first == stage) {
-      known[first] = summarise_segments(stages[stage]);
+      known[first] = summarise_segments(stages[stage], place);
     }
     const Summary summary = summarise(stages[stage], known[first]);
     MemoryPeak& peak = peaks.emplace_back();
-    peak.resident = first == stage ? resident_bytes(stages[stage]) : peaks[first].resident;
+    peak.resident = first == stage ? resident_bytes(stages[stage], place) : peaks[first].resident;
     peak.allocated = peak.resident + summary.peak;
     peak.op = summary.spot.op;
   }
   return peaks;
 }
 
-Bytes read_net_memory(const Program& program) {
-  return summarise(program, summarise_segments(program)).net;
+Bytes read_net_memory(const Program& program, Place place) {
+  return summarise(program, summarise_segments(program, place)).net;
 }
 
-std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
+std::vector<ledger::MemoryEntry> memory_entries(const Program& program, Place place) {
   std::vector<ledger::MemoryEntry> entries;
-  for_each_alive(program, path_to_peak(program), [&](const Tensor& tensor, std::int64_t instances) {
+  const auto add = [&](const Tensor& tensor, std::int64_t instances) {
     ledger::MemoryEntry entry;
     entry.item = program::memory_item(tensor);
     entry.tensor = program::display_name(tensor);
@@ -292,19 +301,20 @@ std::vector<ledger::MemoryEntry> memory_entries(const Program& program) {
     entry.instances = instances;
     entry.bytes = instances * tensor.local_bytes();
     entries.push_back(std::move(entry));
-  });
+  };
+  for_each_alive(program, path_to_peak(program, place), place, add);
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return a.bytes > b.bytes;
   });
   return entries;
 }
 
-ledger::MemoryLedger read_memory(const Program& program) {
+ledger::MemoryLedger read_memory(const Program& program, Place place) {
   ledger::MemoryLedger memory;
-  memory.resident = resident_bytes(program);
-  const PeakPath path = path_to_peak(program);
+  memory.resident = resident_bytes(program, place);
+  const PeakPath path = path_to_peak(program, place);
   memory.instant = instant_name(program, path);
-  for_each_alive(program, path, [&](const Tensor& tensor, std::int64_t instances) {
+  for_each_alive(program, path, place, [&](const Tensor& tensor, std::int64_t instances) {
     const Bytes bytes = instances * tensor.local_bytes();
     memory.by_item[ledger::index(program::memory_item(tensor))] += bytes;
     memory.allocated += bytes;
@@ -314,7 +324,7 @@ ledger::MemoryLedger read_memory(const Program& program) {
 
 std::vector<Bytes> memory_of_tasks(const Program& program) {
   std::vector<Bytes> levels;
-  Bytes level = resident_bytes(program);
+  Bytes level = resident_bytes(program, Place::device);
   const auto walk = [&](const auto& self, std::uint32_t first, std::uint32_t last) -> void {
     for (std::uint32_t i = first; i < last;) {
       const Node& node = program.nodes()[i];
@@ -322,13 +332,13 @@ std::vector<Bytes> memory_of_tasks(const Program& program) {
         const Segment& segment = program.segments()[node.segment];
         for (OpId id = segment.first_op; id < segment.first_op + segment.ops; ++id) {
           const Op& op = program.op(id);
-          level += total_bytes(program, program.births(op));
+          level += total_bytes(program, program.births(op), Place::device);
           if (op.function != program::Function::keep) {
             levels.push_back(level);
           } else if (!levels.empty()) {  // what it brings into being is there while the last runs
             levels.back() = std::max(levels.back(), level);
           }
-          level -= total_bytes(program, program.deaths(op));
+          level -= total_bytes(program, program.deaths(op), Place::device);
         }
         ++i;
         continue;
@@ -337,7 +347,9 @@ std::vector<Bytes> memory_of_tasks(const Program& program) {
         self(self, i + 1, node.end);
       }
       for (const program::RepeatDeath& death : program.deaths(node)) {
-        level -= death.instances * program.tensor(death.tensor).local_bytes();
+        if (const Tensor& tensor = program.tensor(death.tensor); tensor.place == Place::device) {
+          level -= death.instances * tensor.local_bytes();
+        }
       }
       i = node.end;
     }

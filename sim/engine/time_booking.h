@@ -8,6 +8,9 @@
 namespace trireme::engine {
 
 inline ledger::Work work_of(const program::Op& op) {
+  if (op.on_host) {
+    return ledger::Work::host_copy;
+  }
   switch (program::info(op.function).family) {
     case program::Family::attention:
       return ledger::Work::attention;
@@ -27,6 +30,10 @@ inline ledger::Work work_of(const program::Op& op) {
 
 inline void book_time(ledger::TimeLedger& ledger, const program::Op& op, Seconds total) {
   ledger.busy_by_component[ledger::index(op.component)] += total;
+  if (op.on_host) {
+    ledger.host_copy += total;
+    return;
+  }
   switch (program::info(op.function).family) {
     case program::Family::gemm:
       ledger.gemm += total;

@@ -258,6 +258,10 @@ const std::optional<cost::AttentionKernelCosts>& attention_kernel_costs(
   throw std::logic_error("attention_kernel_costs: not a kernel");
 }
 
+Bytes host_copied_bytes(const Program& program, const Op& op) {
+  return program.tensor(program.operands(op).front().ref.tensor).local_bytes();
+}
+
 Bytes moved_bytes(const Program& program, const Op& op) {
   const auto operands = program.operands(op);
   const auto bytes = [&](std::size_t i) {

@@ -106,4 +106,14 @@ struct ModelFlops {
 /// Tests:  tests/unit/engine/work_test.cpp
 [[nodiscard]] Bytes moved_bytes(const program::Program& program, const program::Op& op);
 
+/// Bytes that a copy between GPU and host carries over their link.
+///
+/// EQ host-copied-bytes: C = b
+///   b  local_bytes of what is copied                           [bytes]
+///   C  result                                                  [bytes]
+/// Source: derived: every element crosses once, in its own type
+/// Valid:  one rank; copies are never packed or padded further
+/// Tests:  tests/property/verify_test.cpp
+[[nodiscard]] Bytes host_copied_bytes(const program::Program& program, const program::Op& op);
+
 }  // namespace trireme::engine

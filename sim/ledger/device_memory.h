@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -48,6 +49,17 @@ struct DeviceMemory {
   [[nodiscard]] Bytes total_low() const { return reserved_low + outside_allocator(); }
 
   [[nodiscard]] Bytes total_high() const { return reserved_high + outside_allocator(); }
+};
+
+/// What lies in the memory of the ranks' hosts, each rank at its peak.
+struct HostMemory {
+  Bytes per_rank;                 // of the rank that has most
+  Bytes per_node;                 // of the node whose ranks have most
+  std::optional<Bytes> capacity;  // of a node; empty where the cluster does not state it
+  std::string instant;            // of that rank's peak; empty where nothing lies there
+  std::array<Bytes, kMemoryItemNames.size()> by_item{};
+
+  [[nodiscard]] bool holds_it() const { return !capacity || per_node <= *capacity; }
 };
 
 /// One change of a plan that needs less memory: the changed plan was evaluated.

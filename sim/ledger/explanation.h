@@ -18,9 +18,15 @@
 
 namespace trireme::ledger {
 
-enum class TermQuantity : std::uint8_t { sent_bytes, tensor_bytes, flops, seconds };
-inline constexpr std::array<std::string_view, 4> kTermQuantityNames = {
-    "sent_bytes", "tensor_bytes", "flops", "seconds"};
+enum class TermQuantity : std::uint8_t {
+  sent_bytes,
+  tensor_bytes,
+  host_copied_bytes,
+  flops,
+  seconds
+};
+inline constexpr std::array<std::string_view, 5> kTermQuantityNames = {
+    "sent_bytes", "tensor_bytes", "host_copied_bytes", "flops", "seconds"};
 
 constexpr std::string_view name(TermQuantity value) {
   return name_in(kTermQuantityNames, value);

@@ -50,6 +50,13 @@ struct ByteLedger {
   PerTraffic<PerComponent<Bytes>> sent_by_traffic{};
   PerCollective<Bytes> sent_by_collective{};
   PerLink<Bytes> sent_by_link{};
+  // What copies between the rank's GPU and its host carry: no part of what ranks send each other.
+  Bytes to_host;
+  Bytes to_device;
+
+  void book_host_copy(bool towards_host, Bytes copied) {
+    (towards_host ? to_host : to_device) += copied;
+  }
 
   /// Books `sent`, of which `off_node` leaves the node over its NIC.
   void book(const ByteAccount& account, Bytes sent_bytes, Bytes off_node, Bytes received_bytes) {
@@ -110,8 +117,8 @@ struct FlopLedger {
 struct TimeLedger {
   Seconds step;
   /// Time in which the compute stream waits for communication; for which of it, only the event
-  /// reader says. step = exposed_communication + pipeline_bubble + exposed_host_copy +
-  /// exposed_launch + compute_busy.
+  /// reader says. What waits for the host's own work is under exposed_host_copy. step =
+  /// exposed_communication + pipeline_bubble + exposed_host_copy + exposed_launch + compute_busy.
   Seconds exposed_communication;
   PerCollective<Seconds> exposed_by_collective{};
   Seconds pipeline_bubble;  // another stage has not sent yet what this one needs

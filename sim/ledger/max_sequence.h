@@ -28,6 +28,7 @@ struct LongestSequence {
   std::optional<Tokens> beyond;
   MemoryLedger memory;
   DeviceMemory device;
+  HostMemory host;
   /// Where something else ends it, or nothing is legal: the rules with their numbers.
   std::vector<std::string> refusals;
   std::vector<LongerBy> levers;  // those that lengthen, longest first

@@ -23,6 +23,7 @@ struct MemoryInstant {
   std::optional<std::int64_t> chunk;
   Bytes allocated;  // while it runs
   PerItem<Bytes> by_item{};
+  Bytes on_host;  // beside them
 };
 
 struct MemoryOverStep {
@@ -33,6 +34,7 @@ struct MemoryOverStep {
   std::vector<std::string> refusals;  // of an illegal plan, which has nothing else
   MemoryLedger peak;
   DeviceMemory device;
+  HostMemory host;
   std::vector<MemoryInstant> instants;  // in the order of issue
   std::vector<MemoryEntry> at_peak;     // tensors, largest first
 };

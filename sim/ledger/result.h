@@ -68,6 +68,7 @@ struct PlanNumbers {
   ByteLedger bytes;  // of the rank that sends most
   MemoryLedger memory;
   DeviceMemory device;
+  HostMemory host;
   FlopLedger flops;
   std::optional<StepResult> step;  // empty when the profile does not know a kernel's seconds
   ReaderSteps by_reader;

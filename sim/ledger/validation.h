@@ -18,9 +18,16 @@ inline constexpr std::array<std::string_view, 5> kDimensionNames = {
     "bytes", "seconds", "flops_per_second", "tokens", "number"};
 
 /// Under which heading errors are counted.
-enum class Topic : std::uint8_t { bytes_sent, peak_memory, operations, step_time, set_of_runs };
-inline constexpr std::array<std::string_view, 5> kTopicNames = {
-    "bytes sent", "peak memory", "operations", "step time", "sets of runs"};
+enum class Topic : std::uint8_t {
+  bytes_sent,
+  peak_memory,
+  memory_walls,  // what ran and what did not: bounds, whose errors say little
+  operations,
+  step_time,
+  set_of_runs
+};
+inline constexpr std::array<std::string_view, 6> kTopicNames = {
+    "bytes sent", "peak memory", "memory walls", "operations", "step time", "sets of runs"};
 
 enum class Relation : std::uint8_t { equal, at_least, at_most };
 inline constexpr std::array<std::string_view, 3> kRelationNames = {"equal", "at_least", "at_most"};

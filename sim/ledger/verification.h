@@ -76,6 +76,7 @@ struct PlanVerification {
   Counted sent;
   PerCollective<Counted> sent_by_collective{};
   Counted peak;                         // the largest over ranks
+  Counted host_peak;                    // the same of the host's memory; zero where it is not used
   PerPhase<Seconds> wall_clock{};       // of rank 0 in the last step
   std::optional<StepTiming> step_time;  // when it was asked for
   /// Why it is illegal, or what differs: each names operation and tensor.

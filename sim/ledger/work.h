@@ -28,7 +28,7 @@ inline constexpr std::array<std::string_view, 9> kWorkNames = {"attention",
                                                                "reduce-scatter",
                                                                "all-reduce",
                                                                "send and receive",
-                                                               "host copy"};
+                                                               "host and its copies"};
 
 constexpr std::string_view name(Work value) {
   return name_in(kWorkNames, value);

@@ -115,6 +115,51 @@ Layers::Layers(Step& step,
   }
 }
 
+void Layers::use(TensorId residual, TensorId d_residual) {
+  residual_ = residual;
+  d_residual_ = d_residual;
+  if (!step_.plan.offload_activations) {
+    return;
+  }
+  program::TensorSpec spec = program::declared_like(step_.b.tensor(residual));
+  spec.part = "from the host";
+  from_host_ = step_.b.declare(spec);
+  spec.part = "on the host";
+  spec.place = program::Place::host;
+  on_host_ = step_.b.declare(spec);
+}
+
+/// A layer's input goes to the host before the layer runs.
+/// Source: arctic-training, monkey_patches.py, CheckpointFunctionWithCPUOffload: a blocking copy;
+///   deepspeed, runtime/activation_checkpointing/checkpointing.py, cpu_checkpointing
+void Layers::offload_input() {
+  if (step_.plan.offload_activations) {
+    step_.b.set_component(Component::attention);
+    step_.b.emit_host_copy(
+        "copy the input to the host", residual_, program::write(on_host_), host_copies(step_.plan));
+  }
+}
+
+void Layers::fetch_input(std::int64_t layers_on) {
+  const auto shift = static_cast<int>(layers_on);
+  step_.b.set_phase(Phase::backward);
+  step_.b.set_component(Component::attention);
+  step_.b.emit_host_copy("copy the input to the GPU",
+                         Ref(on_host_).at(Index::layer, shift),
+                         program::write(Ref(from_host_).at(Index::layer, shift)),
+                         host_copies(step_.plan));
+}
+
+void Layers::fetch_inputs(const LayerRun& run, std::optional<std::int64_t> ahead) {
+  if (step_.plan.offload_activations && run.again != LayerRun::Again::nothing && !fetched_) {
+    fetch_input(run.input_layer());
+  }
+  fetched_ = ahead.has_value();
+  if (ahead) {
+    fetch_input(*ahead);
+  }
+}
+
 std::size_t Layers::kind_number(const LayerRun& run, std::int64_t i) const {
   return kinds_.size() > 1 && run.first + i >= kinds_.back().of->first ? 1 : 0;
 }
@@ -166,6 +211,9 @@ void Layers::emit_unit_forward(const LayerRun& run, const NextUse* after) {
       emit_alike(kind, again ? Body::forward_unsaved : Body::forward, [&] {
         step_.b.set_phase(Phase::forward);
         step_.b.begin_segment("layer forward");
+        if (again && i == run.input_layer()) {
+          offload_input();
+        }
         step_.runs_again = again;
         const Tensors left =
             emit_blocks(kind,
@@ -197,25 +245,46 @@ Layers::Tensors Layers::emit_blocks(const Kind& kind, Ref x, Ref out, const Next
 }
 
 void Layers::emit_backward(const NextUse& after) {
+  const bool fetches_ahead = step_.plan.offload_activations && step_.plan.overlap_offload;
+  // From the first layer of a unit of `run` to the input of one that ends before it.
+  const auto ahead = [&](const LayerRun& next) -> std::optional<std::int64_t> {
+    return fetches_ahead && next.again != LayerRun::Again::nothing
+               ? std::optional(next.input_layer() - next.size)
+               : std::nullopt;
+  };
+  fetched_ = false;
   for (auto run = runs_.rbegin(); run != runs_.rend(); ++run) {
     const bool ends = run + 1 == runs_.rend();
     step_.b.repeat_with_ends(Index::layer,
                              run->first + run->size * (run->units - 1),
                              -run->size,
                              run->units,
-                             {step_.plan.overlap_gradients, step_.plan.overlap_parameters},
+                             {step_.plan.overlap_gradients || fetches_ahead,
+                              step_.plan.overlap_parameters || fetches_ahead},
                              [&](program::Builder::Ends at) {
                                if (!at.last) {
-                                 emit_unit_backward(*run, enters_backward(*run, -1));
+                                 emit_unit_backward(*run, enters_backward(*run, -1), ahead(*run));
+                               } else if (ends) {
+                                 emit_unit_backward(*run, after, std::nullopt);
                                } else {
-                                 emit_unit_backward(*run,
-                                                    ends ? after : enters_backward(*(run + 1), -1));
+                                 const LayerRun& next = *(run + 1);
+                                 emit_unit_backward(*run, enters_backward(next, -1), ahead(next));
                                }
                              });
   }
 }
 
-void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
+void Layers::emit_unit_backward(const LayerRun& run,
+                                const NextUse& after,
+                                std::optional<std::int64_t> ahead) {
+  bool begun = false;
+  const auto begin_segment = [&](std::string_view label) {
+    step_.b.begin_segment(label);
+    if (!begun) {
+      begun = true;
+      fetch_inputs(run, ahead);
+    }
+  };
   const bool all = run.again == LayerRun::Again::all;
   std::vector<Tensors> saved;
   for (std::int64_t i = 0; i < run.size; ++i) {
@@ -232,14 +301,14 @@ void Layers::emit_unit_backward(const LayerRun& run, const NextUse& after) {
         i, [&] { saved[static_cast<std::size_t>(i)] = emit_again(kind_of(run, i), first, next); });
   };
   for (std::int64_t i = 0; all && i < run.size; ++i) {
-    step_.b.begin_segment(i + 1 < run.size ? "layer again" : "layer backward");
+    begin_segment(i + 1 < run.size ? "layer again" : "layer backward");
     run_again(i, i == 0, i + 1 < run.size ? attention_next(Phase::recompute, 1) : NextUse{});
   }
   for (std::int64_t i = run.size - 1; i >= 0; --i) {
     const bool last = i + 1 == run.size;
     const bool alone = run.again == LayerRun::Again::last && last;
     if (!all || !last) {
-      step_.b.begin_segment("layer backward");
+      begin_segment("layer backward");
     }
     if (alone) {
       run_again(i, true, {});
@@ -264,7 +333,8 @@ Layers::Tensors Layers::emit_again(Kind& kind, bool first_of_unit, const NextUse
         step_.value("residual stream, recomputed", step_.hidden_shape(), step_.between_blocks());
   }
   emit_alike(kind, Body::again, [&] {
-    const Ref x = first_of_unit ? Ref(residual_) : Ref(again_);
+    const TensorId input = step_.plan.offload_activations ? from_host_ : residual_;
+    const Ref x = first_of_unit ? Ref(input) : Ref(again_);
     const Ref out = Ref(again_).at(Index::layer, 1);
     left = emit_blocks(kind, x, out, next);
     if (next.unit == nullptr) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/plan/attention.h"
@@ -23,6 +24,9 @@ struct LayerRun {
   std::int64_t size = 1;
   std::int64_t units = 1;
   Again again = Again::nothing;
+
+  /// The layer of a unit whose input what runs again starts from.
+  [[nodiscard]] std::int64_t input_layer() const { return again == Again::last ? size - 1 : 0; }
 };
 
 /// `layers` consecutive layers of a stage from `first` on, in order; runs without units are left
@@ -96,10 +100,7 @@ class Layers {
          std::int64_t layers);
 
   /// The residual stream between layers and its gradient.
-  void use(TensorId residual, TensorId d_residual) {
-    residual_ = residual;
-    d_residual_ = d_residual;
-  }
+  void use(TensorId residual, TensorId d_residual);
 
   /// The first block of the forward pass.
   [[nodiscard]] NextUse first_forward() const {
@@ -149,7 +150,14 @@ class Layers {
   [[nodiscard]] NextUse enters_backward(const LayerRun& run, std::int64_t layers_on) const;
 
   void emit_unit_forward(const LayerRun& run, const NextUse* after);
-  void emit_unit_backward(const LayerRun& run, const NextUse& after);
+  /// `ahead`: from the unit's first layer to the one whose input the next unit starts from.
+  void emit_unit_backward(const LayerRun& run,
+                          const NextUse& after,
+                          std::optional<std::int64_t> ahead);
+  void offload_input();
+  /// What comes from the host as a unit begins: its own input, and the next unit's.
+  void fetch_inputs(const LayerRun& run, std::optional<std::int64_t> ahead);
+  void fetch_input(std::int64_t layers_on);
   Tensors emit_blocks(const Kind& kind, Ref x, Ref out, const NextUse& next);
   Tensors emit_again(Kind& kind, bool first_of_unit, const NextUse& next);
   void emit_layer_backward(Kind& kind, const Tensors& saved, bool again, const NextUse& next);
@@ -168,6 +176,10 @@ class Layers {
   TensorId residual_ = program::kNoTensor;
   TensorId d_residual_ = program::kNoTensor;
   TensorId again_ = program::kNoTensor;  // the residual stream of layers that run again
+  // Inputs of units that run again, where a plan offloads them.
+  TensorId on_host_ = program::kNoTensor;
+  TensorId from_host_ = program::kNoTensor;
+  bool fetched_ = false;  // the next unit's
 };
 
 }  // namespace trireme::plan

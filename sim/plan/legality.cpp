@@ -662,6 +662,42 @@ void check_rules(const Plan& plan, Feasibility& feasibility) {
   }
 }
 
+namespace {
+
+void check_offload(const config::PlanSpec& spec, Feasibility& feasibility) {
+  const auto refuse = [&](std::string_view rule, std::string why) {
+    feasibility.refusals.push_back({std::string(rule), std::move(why)});
+  };
+  // Source: megatron-lm, megatron/core/transformer/transformer_config.py, cpu_offloading
+  if (spec.recompute.offload_to_host && spec.framework == Framework::megatron) {
+    refuse("offload-recompute",
+           "Megatron Core offloads activations of layers that do not run again, which is not "
+           "modelled; of those that do it offloads nothing");
+  }
+  // Source: deepspeed, ops/adam/cpu_adam.py: main weights and moments of DeepSpeedCPUAdam
+  if (spec.offload.optimizer && spec.optimizer.recipe != config::OptimizerRecipe::bf16_fp32_main) {
+    not_modelled(feasibility, "an optimizer on the host by another recipe than bf16-fp32-main");
+  }
+  if (!spec.offload.parameters) {
+    return;
+  }
+  // Source: deepspeed, runtime/zero/config.py, offload_param: "Valid only with stage 3"
+  if (spec.zero.stage.value != 3) {
+    refuse("offload-parameters",
+           fmt::format("offload.parameters: shards of ZeRO-3 come from the host, and the stage "
+                       "is {}",
+                       spec.zero.stage.value));
+  }
+  if (!spec.offload.optimizer) {
+    not_modelled(feasibility, "parameters on the host with an optimizer on the GPU");
+  }
+  if (spec.zero.hpz_partition_size) {
+    not_modelled(feasibility, "hpz_partition_size with parameters on the host");
+  }
+}
+
+}  // namespace
+
 void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
   if (spec.tensor_parallel > 1 && spec.sequence_gather > 1) {
     not_modelled(feasibility, "tensor-parallel attention together with sequence_gather");
@@ -675,9 +711,7 @@ void check_modelled(const config::PlanSpec& spec, Feasibility& feasibility) {
       spec.framework == Framework::torchtitan) {
     not_modelled(feasibility, "torchtitan's recomputation by operation");
   }
-  if (spec.recompute.offload_to_host) {
-    not_modelled(feasibility, "offloading activations to the host");
-  }
+  check_offload(spec, feasibility);
   if (spec.attention == config::AttentionKernel::unfused) {
     not_modelled(feasibility, "unfused attention");
   }

@@ -67,7 +67,7 @@ struct EmittedPasses {
   /// where that makes a difference.
   using OfChunk = std::array<program::Passage, 4>;
 
-  Ends special;  // whether the first and the last micro batch differ from the others
+  SpecialPasses special;
   std::vector<std::array<OfChunk, 2>> of_chunk;  // backward, then forward
   program::NodeRange rounds;
 
@@ -84,12 +84,15 @@ struct EmittedPasses {
     const std::int64_t last = first + round.step * (round.count - 1);
     // The backward pass of the last chunk ends what its forward pass has begun.
     const bool joined = stage.has_last_layer() && pass.chunk + 1 == stage.chunks.size();
-    return {special.first && first == 0 && (pass.forward || joined),
-            special.last && last == plan.micro_batches - 1 && (!pass.forward || joined)};
+    const bool first_apart = joined         ? special.first_forward || special.first_backward
+                             : pass.forward ? special.first_forward
+                                            : special.first_backward;
+    const bool last_apart = special.last_backward && (joined || !pass.forward);
+    return {first_apart && first == 0, last_apart && last == plan.micro_batches - 1};
   }
 
   [[nodiscard]] std::vector<Round> apart(std::vector<Round> in_order, const Plan& plan) const {
-    return with_ends_apart(std::move(in_order), plan.micro_batches, special.first, special.last);
+    return with_ends_apart(std::move(in_order), plan.micro_batches, special);
   }
 };
 
@@ -124,7 +127,7 @@ class StepEmitter {
     }
     declare();
     begin_step();
-    passes_.special = parameters_.special_micro_batches();
+    passes_.special = parameters_.special_passes();
     passes_.of_chunk.resize(stage_.chunks.size());
     passes_.rounds.first = b_.next_node();
     for (const Round& round : passes_.apart(one_by_one(step_.plan, stage_), step_.plan)) {
@@ -404,22 +407,43 @@ class StepEmitter {
     const TensorId partial = b_.declare(spec);
     b_.begin_segment("start the gradient norm");
     b_.emit(Function::zero, "zero the norm", {write(partial)});
+    TensorId on_host = program::kNoTensor;
+    if (parameters_.gradients_on_host()) {
+      spec.part = "of gradients on the host";
+      spec.place = program::Place::host;
+      on_host = b_.declare(spec);
+      b_.emit(Function::zero, "zero the norm on the host", {write(on_host)});
+    }
+    const auto add_square_sums = [&](program::IndexMask varies) {
+      parameters_.add_square_sums(varies, partial);
+      if (on_host != program::kNoTensor) {
+        parameters_.add_square_sums(varies, on_host);
+      }
+    };
     for_each_layer(step_, parameters_, layer_parameters_, [&] {
       b_.begin_segment("norm of a layer's gradients");
-      parameters_.add_square_sums(program::kPerLayer, partial);
+      add_square_sums(program::kPerLayer);
     });
     b_.begin_segment("gradient norm");
-    parameters_.add_square_sums(program::kPerStep, partial);
+    add_square_sums(program::kPerStep);
+    if (on_host != program::kNoTensor) {
+      spec.part = "copied from the host";
+      spec.place = program::Place::device;
+      const TensorId copied = b_.declare(spec);
+      b_.emit_host_copy("copy the norm to the GPU", on_host, write(copied));
+      b_.emit(Function::accumulate, "add the host's part", {read(copied), update(partial)});
+    }
     if (stage_.stages > 1) {
       b_.begin_segment("gradient norm over stages");
     }
     return b_.all_reduce_in_place(partial, parameters_.norm_axes(), "summed over ranks").tensor;
   }
 
-  /// Those of a sub-group's shards in fp32, one sub-group after the other.
+  /// Those of a sub-group's shards in fp32, one sub-group after the other; an optimizer on the host
+  /// has them there.
   Ref sub_group_gradients() {
     const std::int64_t shards = parameters_.shard_elements();
-    if (step_.plan.sub_group_elements == 0 || shards == 0) {
+    if (step_.plan.sub_group_elements == 0 || shards == 0 || step_.plan.offload_optimizer) {
       return program::kNoTensor;
     }
     program::TensorSpec spec;
@@ -435,16 +459,29 @@ class StepEmitter {
     return gradients;
   }
 
+  /// The norm where an optimizer on the host reads it.
+  TensorId norm_on_host(TensorId norm) {
+    b_.begin_segment("gradient norm to the host");
+    program::TensorSpec spec = program::declared_like(b_.tensor(norm));
+    spec.part = "copied to the host";
+    spec.place = program::Place::host;
+    const TensorId copied = b_.declare(spec);
+    b_.emit_host_copy("copy the norm to the host", norm, write(copied));
+    return copied;
+  }
+
   void optimize(TensorId norm) {
     b_.set_phase(Phase::optimizer);
     b_.set_component(Component::optimizer);
+    const bool on_host = step_.plan.offload_optimizer && norm != program::kNoTensor;
+    const TensorId read_norm = on_host ? norm_on_host(norm) : norm;
     const Ref sub_group = sub_group_gradients();
     for_each_layer(step_, parameters_, layer_parameters_, [&] {
       b_.begin_segment("optimizer of a layer");
-      parameters_.optimize(program::kPerLayer, norm);
+      parameters_.optimize(program::kPerLayer, read_norm);
     });
     b_.begin_segment("optimizer of the other parameters");
-    parameters_.optimize(program::kPerStep, norm);
+    parameters_.optimize(program::kPerStep, read_norm);
     use_kept(step_, sub_group);
     if (norm != program::kNoTensor) {
       b_.keep({norm}, "pytorch, clip_grad_norm_: the norm is a result");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "sim/plan/experts.h"
 
@@ -192,10 +193,15 @@ ParameterId Parameters::declare(std::string_view name,
 
   const Layout sharded = layout.with(parameter.shard_axes, shard_);
   const std::int16_t shard_padding = std::max<std::int16_t>(pad_multiple, 1);
+  const auto on_host = [](bool offloaded) {
+    return offloaded ? program::Place::host : program::Place::device;
+  };
   spec.role = Role::parameter;
   spec.layout = sharding.shards_parameters ? sharded : layout;
   spec.pad_multiple = sharding.shards_parameters ? shard_padding : pad_multiple;
+  spec.place = on_host(plan.offload_parameters && sharding.shards_parameters);
   parameter.stored = b.declare(spec);
+  spec.place = program::Place::device;
   parameter.working = sharding.shards_parameters ? program::kNoTensor : parameter.stored;
   if (parameter.part_axes != 0) {
     spec.part = "kept shard";
@@ -214,12 +220,19 @@ ParameterId Parameters::declare(std::string_view name,
   spec.layout = sharding.shards_gradients ? sharded.with(summed_last, Placement::partial_sum())
                                           : layout.with(partial_over, Placement::partial_sum());
   spec.pad_multiple = sharding.shards_optimizer ? shard_padding : pad_multiple;
+  // Ranks sum what the host does not have yet: shards of replicas, and tables of two stages.
+  const bool of_two_stages =
+      plan.pipeline_degree > 1 && plan.model.tied_embeddings && varies == program::kPerStep;
+  parameter.gradient_on_host = plan.offload_optimizer && sharding.shards_gradients &&
+                               b.mesh().group_size(summed_last) == 1 && !of_two_stages;
+  spec.place = on_host(parameter.gradient_on_host);
   parameter.gradient = b.declare(spec);
   parameter.final_gradient = parameter.gradient;
 
   spec.role = Role::optimizer_state;
   spec.type = ElementType::fp32;
   spec.layout = sharded;
+  spec.place = on_host(plan.offload_optimizer);
   spec.pad_multiple = sharding.shards_optimizer ? shard_padding : pad_multiple;
   spec.part = "master";
   parameter.master = plan.states.main_weights ? b.declare(spec) : parameter.updated;
@@ -283,6 +296,7 @@ Parameters::Use& Parameters::use_of(const Unit& unit, Phase phase, bool after_re
   use.phase = phase;
   use.after_recompute = after_recompute;
   use.working.fill(program::kNoTensor);
+  use.fetched.fill(program::kNoTensor);
   uses_.push_back(use);
   return uses_.back();
 }
@@ -357,7 +371,12 @@ void Parameters::emit_gathers(Use& use, int layers_on) {
           working = declare_gathered(parameter, group);
         }
         const bool kept_in_part = group == parameter.part_axes && use.phase != Phase::forward;
-        from.add(read(in_layer(kept_in_part ? parameter.kept_shard : parameter.stored, layers_on)));
+        if (b.tensor(parameter.stored).place == program::Place::host) {
+          from.add(read(fetch(parameter, use.fetched[unit.place_of(id)], layers_on, completion)));
+        } else {
+          from.add(
+              read(in_layer(kept_in_part ? parameter.kept_shard : parameter.stored, layers_on)));
+        }
         to.add(write(in_layer(working, layers_on)));
       }
     }
@@ -379,6 +398,33 @@ void Parameters::emit_gathers(Use& use, int layers_on) {
       parameter.first_unit = parameter.first_unit == nullptr ? &unit : parameter.first_unit;
     }
   }
+}
+
+/// Source: deepspeed, runtime/zero/partition_parameters.py, _all_gather; pytorch,
+/// torch/distributed/fsdp/_fully_shard/_fsdp_param.py, all_gather_inputs
+Ref Parameters::fetch(const Parameter& parameter,
+                      TensorId& fetched,
+                      int layers_on,
+                      Completion completion) {
+  program::Builder& b = step_.b;
+  if (fetched == program::kNoTensor) {
+    fetched = declare_on_gpu(parameter.stored, "shard from the host");
+  }
+  const Ref shard = in_layer(fetched, layers_on);
+  b.emit_host_copy(
+      "copy a shard to the GPU", in_layer(parameter.stored, layers_on), write(shard), completion);
+  return shard;
+}
+
+/// What a micro batch has on the GPU of a tensor that lies on the host.
+TensorId Parameters::declare_on_gpu(TensorId on_host, std::string_view part) {
+  program::TensorSpec spec = program::declared_like(step_.b.tensor(on_host));
+  spec.part = part;
+  spec.varies = static_cast<program::IndexMask>(spec.varies | program::kPerMicroBatch);
+  spec.resident = false;
+  spec.layers = {};
+  spec.place = program::Place::device;
+  return step_.b.declare(spec);
 }
 
 TensorId Parameters::declare_gathered(const Parameter& parameter, AxisMask group) {
@@ -679,11 +725,34 @@ void Parameters::reduce(const Bucket& bucket, Completion completion) {
 void Parameters::accumulate(const Bucket& bucket) {
   const Booking scope(step_.b, Phase::backward, bucket.component);
   for (std::size_t i = 0; i < bucket.id.size(); ++i) {
+    Parameter& parameter = parameter_[bucket.id[i]];
+    const Ref shard = in_layer(bucket.shard[i], bucket.layers_on);
+    if (parameter.gradient_on_host) {
+      accumulate_on_host(parameter, shard, bucket.layers_on);
+      continue;
+    }
     step_.b.emit(Function::accumulate,
                  "accumulate gradient shard",
-                 {read(in_layer(bucket.shard[i], bucket.layers_on)),
-                  update(in_layer(parameter_[bucket.id[i]].gradient, bucket.layers_on))});
+                 {read(shard), update(in_layer(parameter.gradient, bucket.layers_on))});
   }
+}
+
+/// Source: deepspeed, runtime/zero/stage3.py, partition_grads: the first micro batch's shard is
+/// copied, later ones are added on the GPU to what comes from the host, and go back
+void Parameters::accumulate_on_host(Parameter& parameter, Ref shard, int layers_on) {
+  program::Builder& b = step_.b;
+  const Ref gradient = in_layer(parameter.gradient, layers_on);
+  const bool alone = micro_batch_.first && !parameter.on_host_before;
+  parameter.on_host_before = parameter.varies == program::kPerStep;
+  if (alone) {
+    b.emit_host_copy(
+        "copy a gradient to the host", shard, update(gradient), host_copies(step_.plan));
+    return;
+  }
+  const Ref sum = in_layer(declare_on_gpu(parameter.gradient, "gradient from the host"), layers_on);
+  b.emit_host_copy("copy a gradient to the GPU", gradient, write(sum), host_copies(step_.plan));
+  b.emit(Function::accumulate, "accumulate gradient shard", {read(shard), update(sum)});
+  b.emit_host_copy("copy a gradient to the host", sum, update(gradient), host_copies(step_.plan));
 }
 
 void Parameters::advance_reductions() {
@@ -720,12 +789,13 @@ void Parameters::finish_micro_batch() {
   }
 }
 
-program::Builder::Ends Parameters::special_micro_batches() const {
-  program::Builder::Ends special;
+SpecialPasses Parameters::special_passes() const {
+  SpecialPasses special;
   for (const Parameter& parameter : parameter_) {
-    special.first = special.first || refreshes(parameter);
-    special.last =
-        special.last || (step_.plan.overlap_gradients && !parameter.sharding->shards_gradients);
+    special.first_forward = special.first_forward || refreshes(parameter);
+    special.first_backward = special.first_backward || parameter.gradient_on_host;
+    special.last_backward = special.last_backward ||
+                            (step_.plan.overlap_gradients && !parameter.sharding->shards_gradients);
   }
   return special;
 }
@@ -762,7 +832,9 @@ void Parameters::finish_backward(const Unit& unit) {
 void Parameters::zero_gradients(program::IndexMask varies) {
   OperandList operands;
   for (const ParameterId id : ids_that_vary(varies)) {
-    operands.add(update(parameter_[id].gradient));
+    if (!parameter_[id].gradient_on_host) {  // the first micro batch's are copied there
+      operands.add(update(parameter_[id].gradient));
+    }
   }
   if (!operands.empty()) {
     step_.b.emit(Function::zero, "zero gradients", operands.span());
@@ -819,10 +891,17 @@ std::int64_t Parameters::shard_elements() const {
   return elements;
 }
 
+bool Parameters::gradients_on_host() const {
+  return std::any_of(parameter_.begin(), parameter_.end(), [](const Parameter& parameter) {
+    return parameter.gradient_on_host;
+  });
+}
+
 void Parameters::add_square_sums(program::IndexMask varies, TensorId norm) {
+  const bool on_host = step_.b.tensor(norm).place == program::Place::host;
   OperandList operands;
   for (const ParameterId id : ids_that_vary(varies)) {
-    if (parameter_[id].in_norm) {
+    if (parameter_[id].in_norm && parameter_[id].gradient_on_host == on_host) {
       operands.add(read(parameter_[id].final_gradient));
     }
   }
@@ -832,25 +911,75 @@ void Parameters::add_square_sums(program::IndexMask varies, TensorId norm) {
   }
 }
 
+/// Gradients that are not there yet are copied to the host, and parameters that do not stay there
+/// back to the GPU.
+/// Source: deepspeed, runtime/zero/stage3.py; megatron-lm,
+/// megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py
+void Parameters::optimize_on_host(std::span<const ParameterId> ids, TensorId norm) {
+  program::Builder& b = step_.b;
+  OperandList operands;
+  if (norm != program::kNoTensor) {
+    operands.add(read(norm));
+  }
+  const auto declare_on_host = [&](TensorId like, std::string_view part) {
+    program::TensorSpec spec = program::declared_like(b.tensor(like));
+    spec.part = part;
+    spec.resident = false;
+    spec.place = program::Place::host;
+    return b.declare(spec);
+  };
+  std::vector<std::pair<TensorId, TensorId>> to_gpu;
+  for (const ParameterId id : ids) {
+    const Parameter& parameter = parameter_[id];
+    TensorId gradient = parameter.final_gradient;
+    if (!parameter.gradient_on_host) {
+      gradient = declare_on_host(parameter.final_gradient, "gradient on the host");
+      b.emit_host_copy("copy a gradient to the host",
+                       parameter.final_gradient,
+                       write(gradient),
+                       host_copies(step_.plan));
+    }
+    operands.add(read(gradient));
+    operands.add(update(parameter.master));
+    operands.add(update(parameter.first_moment));
+    operands.add(update(parameter.second_moment));
+    if (b.tensor(parameter.updated).place == program::Place::host) {
+      operands.add(update(parameter.updated));
+    } else {
+      const TensorId made = declare_on_host(parameter.updated, "updated on the host");
+      operands.add(write(made));
+      to_gpu.emplace_back(made, parameter.updated);
+    }
+  }
+  b.emit(Function::adam, "adam", operands.span());
+  for (const auto& [from, to] : to_gpu) {
+    b.emit_host_copy("copy a parameter to the GPU", from, update(to), host_copies(step_.plan));
+  }
+}
+
 void Parameters::optimize(program::IndexMask varies, TensorId norm) {
   program::Builder& b = step_.b;
   const auto ids = ids_that_vary(varies);
   if (ids.empty()) {
     return;
   }
-  OperandList operands;
-  if (norm != program::kNoTensor) {
-    operands.add(read(norm));
+  if (step_.plan.offload_optimizer) {
+    optimize_on_host(ids, norm);
+  } else {
+    OperandList operands;
+    if (norm != program::kNoTensor) {
+      operands.add(read(norm));
+    }
+    for (const ParameterId id : ids) {
+      const Parameter& parameter = parameter_[id];
+      operands.add(read(parameter.final_gradient));
+      operands.add(update(parameter.master));
+      operands.add(update(parameter.first_moment));
+      operands.add(update(parameter.second_moment));
+      operands.add(update(parameter.updated));
+    }
+    b.emit(Function::adam, "adam", operands.span());
   }
-  for (const ParameterId id : ids) {
-    const Parameter& parameter = parameter_[id];
-    operands.add(read(parameter.final_gradient));
-    operands.add(update(parameter.master));
-    operands.add(update(parameter.first_moment));
-    operands.add(update(parameter.second_moment));
-    operands.add(update(parameter.updated));
-  }
-  b.emit(Function::adam, "adam", operands.span());
   const auto gathered_over = [&](const Parameter& parameter) -> AxisMask {
     return parameter.sharding->shards_parameters || refreshes(parameter) ? AxisMask{0}
                                                                          : parameter.shard_axes;

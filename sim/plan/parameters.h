@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/plan/schedule.h"
 #include "sim/plan/step.h"
 
 namespace trireme::plan {
@@ -49,9 +50,11 @@ struct Parameter {
   TensorId reduced_gradient = program::kNoTensor;    // over the ranks that shard it too
   TensorId final_gradient = program::kNoTensor;      // as the optimizer reads it
   bool reduced = false;                              // in the last micro batch
-  bool in_norm = true;                               // its gradient counts in the norm
-  const Unit* first_unit = nullptr;                  // that gathers it in the forward pass
-  TensorId updated = program::kNoTensor;             // what the optimizer updates
+  bool gradient_on_host = false;          // where it accumulates, as the sum of all ranks
+  bool on_host_before = false;            // a unit of this micro batch has put it there
+  bool in_norm = true;                    // its gradient counts in the norm
+  const Unit* first_unit = nullptr;       // that gathers it in the forward pass
+  TensorId updated = program::kNoTensor;  // what the optimizer updates
   TensorId master = program::kNoTensor;
   TensorId first_moment = program::kNoTensor;
   TensorId second_moment = program::kNoTensor;
@@ -136,8 +139,8 @@ class Parameters {
   /// The micro batch ends: what still reduces its gradients is waited for.
   void finish_micro_batch();
 
-  /// Whether the first or the last micro batch differ from the others.
-  [[nodiscard]] program::Builder::Ends special_micro_batches() const;
+  /// Which passes of the first and of the last micro batch differ from the others'.
+  [[nodiscard]] SpecialPasses special_passes() const;
 
   [[nodiscard]] std::span<const Parameter> all() const { return parameter_; }
 
@@ -167,7 +170,12 @@ class Parameters {
   /// Elements that the optimizer of this rank updates.
   [[nodiscard]] std::int64_t shard_elements() const;
 
+  /// Whether some gradients accumulate on the host.
+  [[nodiscard]] bool gradients_on_host() const;
+
+  /// Adds the squares of the gradients that lie in the memory that `norm` does.
   void add_square_sums(program::IndexMask varies, TensorId norm);
+  /// `norm` lies where the optimizer works.
   void optimize(program::IndexMask varies, TensorId norm);
 
   /// Axes over which a norm sums: those over which some parameter's final gradient is sharded, and
@@ -181,6 +189,7 @@ class Parameters {
     Phase phase = Phase::forward;
     bool after_recompute = false;
     std::array<TensorId, Unit::kMost> working;  // by place in the unit
+    std::array<TensorId, Unit::kMost> fetched;  // shards that come from the host
     bool gathered_ahead = false;
   };
 
@@ -212,6 +221,15 @@ class Parameters {
   TensorId declare_gathered(const Parameter& parameter, AxisMask group);
   /// Of what the unit's forward pass gathered, the shards from which backward passes gather.
   void keep_shards(const Unit& unit);
+  /// A shard that lies on the host, copied to the GPU to be gathered there.
+  [[nodiscard]] Ref fetch(const Parameter& parameter,
+                          TensorId& fetched,
+                          int layers_on,
+                          program::Completion completion);
+  TensorId declare_on_gpu(TensorId on_host, std::string_view part);
+  /// Adds a shard of a micro batch's gradient to what the host has of those before.
+  void accumulate_on_host(Parameter& parameter, Ref shard, int layers_on);
+  void optimize_on_host(std::span<const ParameterId> ids, TensorId norm);
   [[nodiscard]] Ref in_layer(TensorId id, int layers_on) const;
   program::Op& emit_weights_collective(CollectiveKind kind,
                                        std::string_view label,

@@ -163,6 +163,12 @@ struct Plan {
   std::int64_t recompute_number = 1;
   /// What of every layer runs again, where not layers do.
   config::RecomputeModules recompute_modules;
+  /// What lies on the host: the inputs of units that run again, optimizer states, shards of ZeRO-3.
+  bool offload_activations = false;
+  bool offload_optimizer = false;
+  bool offload_parameters = false;
+  /// Copies to and from the host go beside the computation, inputs of units a unit ahead.
+  bool overlap_offload = false;
   config::LossKind loss = config::LossKind::fused;
   std::int64_t loss_chunks = 1;                 // of the chunked loss
   ElementType logits_type = ElementType::fp32;  // in which eager and chunked losses are computed

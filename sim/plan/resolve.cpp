@@ -645,6 +645,10 @@ Resolution resolve(const config::StudySpec& study, const config::PlanSpec& spec)
   plan.recompute_choice = spec.recompute.layers;
   plan.recompute_number = spec.recompute.number;
   plan.recompute_modules = spec.recompute.modules;
+  plan.offload_activations = spec.recompute.offload_to_host;
+  plan.offload_optimizer = spec.offload.optimizer;
+  plan.offload_parameters = spec.offload.parameters;
+  plan.overlap_offload = spec.offload.overlap && !spec.overlap.nothing;
   plan.loss = spec.loss;
   plan.logits_type = spec.logits_type;
   plan.kernel = spec.attention;

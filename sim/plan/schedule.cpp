@@ -40,8 +40,7 @@ std::vector<Round> schedule_of(const Plan& plan, const Stage& stage) {
 
 std::vector<Round> with_ends_apart(std::vector<Round> rounds,
                                    std::int64_t micro_batches,
-                                   bool first,
-                                   bool last) {
+                                   const SpecialPasses& special) {
   std::vector<Round> apart;
   for (Round& round : rounds) {
     std::int64_t front = 0;
@@ -49,8 +48,9 @@ std::vector<Round> with_ends_apart(std::vector<Round> rounds,
     for (const Pass& pass : round.passes) {
       const std::int64_t begins_at = round.first + pass.micro_batch;
       const std::int64_t ends_at = begins_at + round.step * (round.count - 1);
-      front = first && pass.forward && begins_at == 0 ? 1 : front;
-      back = last && !pass.forward && ends_at == micro_batches - 1 ? 1 : back;
+      const bool first = pass.forward ? special.first_forward : special.first_backward;
+      front = first && begins_at == 0 ? 1 : front;
+      back = special.last_backward && !pass.forward && ends_at == micro_batches - 1 ? 1 : back;
     }
     back = std::min(back, round.count - front);
     const auto add = [&](std::int64_t from, std::int64_t count) {

@@ -69,12 +69,17 @@ struct Round {
 /// The passes of one stage, every micro batch once forward and once backward through each chunk.
 [[nodiscard]] std::vector<Round> schedule_of(const Plan& plan, const Stage& stage);
 
-/// As `rounds`, with micro batches on their own: the passes forward of the first one where `first`
-/// says so, those backward of the last one where `last` does.
+/// Passes that differ from those of the other micro batches.
+struct SpecialPasses {
+  bool first_forward = false;   // of the first micro batch
+  bool first_backward = false;  // of the first micro batch
+  bool last_backward = false;   // of the last micro batch
+};
+
+/// As `rounds`, with the micro batches of special passes on their own.
 [[nodiscard]] std::vector<Round> with_ends_apart(std::vector<Round> rounds,
                                                  std::int64_t micro_batches,
-                                                 bool first,
-                                                 bool last);
+                                                 const SpecialPasses& special);
 
 /// One way to order passes: a row that `trireme plans` prints.
 struct ScheduleInfo {

@@ -45,6 +45,11 @@ inline constexpr AxisMask kReplicas = static_cast<AxisMask>(kContext | kData);
   return plan.attention == AttentionLowering::megatron ? kExchange : kGroup;
 }
 
+/// Whether copies between GPU and host hold up the computation.
+[[nodiscard]] constexpr program::Completion host_copies(const Plan& plan) {
+  return plan.overlap_offload ? program::Completion::asynchronous : program::Completion::blocking;
+}
+
 [[nodiscard]] program::Mesh mesh_of(const Plan& plan);
 
 /// One emission of a step program.

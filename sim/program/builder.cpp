@@ -48,12 +48,31 @@ bool same_shape(const Shape& a, const Shape& b) {
 bool same_declaration(const Tensor& a, const Tensor& b) {
   return same_text(a.name, b.name) && same_text(a.part, b.part) && a.role == b.role &&
          a.component == b.component && a.type == b.type && a.storage == b.storage &&
-         a.resident == b.resident && a.varies == b.varies && a.pad_multiple == b.pad_multiple &&
-         a.base == b.base && a.slice == b.slice && a.block == b.block && a.layers == b.layers &&
-         a.layout == b.layout && same_shape(a.shape, b.shape);
+         a.place == b.place && a.resident == b.resident && a.varies == b.varies &&
+         a.pad_multiple == b.pad_multiple && a.base == b.base && a.slice == b.slice &&
+         a.block == b.block && a.layers == b.layers && a.layout == b.layout &&
+         same_shape(a.shape, b.shape);
 }
 
 }  // namespace
+
+TensorSpec declared_like(const Tensor& like) {
+  TensorSpec spec;
+  spec.name = like.name;
+  spec.part = like.part;
+  spec.role = like.role;
+  spec.component = like.component;
+  spec.type = like.type;
+  spec.varies = like.varies;
+  spec.shape = like.shape;
+  spec.layout = like.layout;
+  spec.resident = like.resident;
+  spec.pad_multiple = like.pad_multiple;
+  spec.block = like.block;
+  spec.layers = like.layers;
+  spec.place = like.place;
+  return spec;
+}
 
 Builder::Builder(const Mesh& mesh, std::array<std::int64_t, kIndexCount> extents)
     : pool_(std::make_shared<Pool>()) {
@@ -123,6 +142,7 @@ TensorId Builder::declare(const TensorSpec& spec) {
   tensor.layout = spec.layout;
   tensor.block = spec.block;
   tensor.layers = spec.layers;
+  tensor.place = spec.place;
   return add(std::move(tensor));
 }
 
@@ -283,6 +303,40 @@ Op& Builder::emit(Function function, std::string_view label, std::span<const Ope
   }
   Op& op = append(function, label, operands);
   check_operands(pool_->mesh, pool_->tensors, op, operands);
+  if (function != Function::keep && place_of(op, operands) == Place::host) {
+    op.on_host = true;
+    op.stream = kHostStream;
+  }
+  return op;
+}
+
+/// The one memory that all operands lie in.
+Place Builder::place_of(const Op& op, std::span<const Operand> operands) const {
+  const Place place = tensor(operands.front().ref.tensor).place;
+  for (const Operand& operand : operands) {
+    const Tensor& other = tensor(operand.ref.tensor);
+    if (other.place != place) {
+      throw BuildError(fmt::format("operation '{}': tensor '{}' lies on the {}, others do not",
+                                   op.label,
+                                   display_name(other),
+                                   kPlaceNames[static_cast<std::size_t>(other.place)]));
+    }
+  }
+  return place;
+}
+
+Op& Builder::emit_host_copy(std::string_view label, Ref from, Operand to, Completion completion) {
+  const bool to_host = tensor(to.ref.tensor).place == Place::host;
+  if (tensor(from.tensor).place == tensor(to.ref.tensor).place) {
+    throw BuildError(fmt::format("operation '{}': both tensors lie on the {}",
+                                 label,
+                                 kPlaceNames[static_cast<std::size_t>(tensor(from.tensor).place)]));
+  }
+  const std::array operands{read(from), to};
+  Op& op = append(to_host ? Function::to_host : Function::to_device, label, operands);
+  op.stream = to_host ? kToHostStream : kToDeviceStream;
+  op.blocking = completion == Completion::blocking;
+  check_operands(pool_->mesh, pool_->tensors, op, operands);
   return op;
 }
 
@@ -387,6 +441,9 @@ Op& Builder::append_collective(CollectiveKind kind,
     }
   }
   check_operands(pool_->mesh, pool_->tensors, op, operands);
+  if (place_of(op, operands) == Place::host) {
+    throw BuildError(fmt::format("operation '{}': a collective of the host", label));
+  }
   return op;
 }
 

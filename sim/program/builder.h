@@ -34,7 +34,11 @@ struct TensorSpec {
   std::int16_t pad_multiple = 0;
   Block block;
   LayerRange layers;
+  Place place = Place::device;
 };
+
+/// What declares a tensor like `like`, for what differs to be changed.
+[[nodiscard]] TensorSpec declared_like(const Tensor& like);
 
 /// Whether the compute stream waits for a collective at once, or only where its result is needed.
 enum class Completion : std::uint8_t { blocking, asynchronous };
@@ -245,6 +249,13 @@ class Builder {
   Op& emit(Function function, std::string_view label, std::initializer_list<Operand> operands);
   Op& emit(Function function, std::string_view label, std::span<const Operand> operands);
 
+  /// Emits a copy between the GPU and its host: into the memory that `to` lies in, which is the
+  /// other one than that of `from`. `to` is written, or a tensor that is there is updated.
+  Op& emit_host_copy(std::string_view label,
+                     Ref from,
+                     Operand to,
+                     Completion completion = Completion::blocking);
+
   /// Emits a collective that carries `from[i]` into `to[i]`, coalesced into one call.
   Op& emit_collective(CollectiveKind kind,
                       std::string_view label,
@@ -314,6 +325,7 @@ class Builder {
                      std::int64_t peer_stage,
                      std::initializer_list<Operand> operands,
                      Stream stream);
+  [[nodiscard]] Place place_of(const Op& op, std::span<const Operand> operands) const;
   void open_repeat(Index index, std::int64_t first, std::int64_t step, std::int64_t count);
   void close_repeat();
   void append_again(const Passage& passage);

@@ -71,6 +71,8 @@ enum class Function : std::uint8_t {
   square_sum,
   adam,
   load_batch,
+  to_host,
+  to_device,
   collective,
   stage_send,
   stage_receive,
@@ -216,7 +218,13 @@ constexpr AxisMask group_of_stream(Stream stream) {
   return static_cast<AxisMask>(stream > 2 * kGroups ? 0 : (stream - 1U) % kGroups);
 }
 
-inline constexpr int kStreams = kStageSumStream + 1;
+/// Copies between a GPU and its host go both ways at once, beside the computation and beside what
+/// the host itself computes.
+inline constexpr Stream kToHostStream = kStageSumStream + 1;
+inline constexpr Stream kToDeviceStream = kStageSumStream + 2;
+inline constexpr Stream kHostStream = kStageSumStream + 3;
+
+inline constexpr int kStreams = kHostStream + 1;
 
 /// Fused attention kernels: what they keep and how fast they are differs.
 enum class AttentionImplementation : std::uint8_t { flash2, flash3, cudnn };
@@ -234,6 +242,8 @@ struct Op {
   Stream stream = kComputeStream;
   /// The compute stream waits for it: nothing is hidden behind it.
   bool blocking = true;
+  /// The host's processors do it, on tensors in its memory.
+  bool on_host = false;
   // Collectives: group, kind, and the dimensions that are split and joined (Placement::kFlat too).
   CollectiveKind collective = CollectiveKind::all_reduce;
   AxisMask group = 0;
@@ -267,6 +277,11 @@ struct Op {
 /// Whether an operation moves bytes between ranks.
 [[nodiscard]] inline bool communicates(const Op& op) {
   return info(op.function).family == Family::collective;
+}
+
+/// Whether an operation moves bytes between a GPU and its host.
+[[nodiscard]] constexpr bool crosses_host_link(const Op& op) {
+  return op.function == Function::to_host || op.function == Function::to_device;
 }
 
 /// Whether an operation is one end of a message to the same place in another stage's program.

@@ -42,6 +42,10 @@ enum class Role : std::uint8_t {
   workspace
 };
 
+/// Whose memory a tensor lies in: the GPU's, or that of the host it hangs on.
+enum class Place : std::uint8_t { device, host };
+inline constexpr std::array<std::string_view, 2> kPlaceNames = {"device", "host"};
+
 /// Along one mesh axis a tensor is replicated, sharded along one of its dimensions (or along its
 /// flattened elements), or holds partial values that a reduction still has to combine.
 class Placement {
@@ -243,6 +247,7 @@ struct Tensor {
   Component component = Component::attention;
   ElementType type = ElementType::bf16;
   Storage storage = Storage::own;
+  Place place = Place::device;
   /// Exists at the beginning and at the end of the step.
   bool resident = false;
   /// Derived: born in the forward pass, or its recomputation, and last used in a later phase.

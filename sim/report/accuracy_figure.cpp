@@ -34,7 +34,7 @@ constexpr std::array<double, 7> kTicks = {0.5, 0.7, 0.9, 1, 1.1, 1.4, 2};
 
 /// Okabe and Ito's palette, which colour-blind readers can tell apart, by Topic.
 constexpr std::array<std::string_view, ledger::kTopicNames.size()> kColours = {
-    "#0072B2", "#E69F00", "#999999", "#009E73", "#CC79A7"};
+    "#0072B2", "#E69F00", "#56B4E9", "#999999", "#009E73", "#CC79A7"};
 
 double place(double ratio) {
   const double inside = std::clamp(ratio, 1 / kFarthest, kFarthest);

@@ -201,9 +201,10 @@ std::string to_terminal(const Explanation& explanation, bool color) {
   if (!explanation.result.numbers) {
     return text;
   }
-  constexpr std::array<std::pair<TermQuantity, std::string_view>, 4> kSections = {
+  constexpr std::array<std::pair<TermQuantity, std::string_view>, 5> kSections = {
       {{TermQuantity::sent_bytes, "Bytes that the rank sends in a step, over all executions"},
        {TermQuantity::tensor_bytes, "Bytes of one instance of each tensor on a rank"},
+       {TermQuantity::host_copied_bytes, "Bytes copied between a rank's GPU and its host"},
        {TermQuantity::flops, "Operations that the rank executes in a step, over all executions"},
        {TermQuantity::seconds, "Device seconds of the rank in a step, over all executions"}}};
   for (const auto& [quantity, title] : kSections) {

@@ -163,6 +163,23 @@ Json peak_memory(const ledger::PlanNumbers* numbers) {
   return peak;
 }
 
+Json host_memory(const ledger::PlanNumbers* numbers) {
+  const ledger::HostMemory* host = numbers == nullptr ? nullptr : &numbers->host;
+  const bool used = host != nullptr && !host->instant.empty();
+  return {{"per_rank", host == nullptr ? Json(nullptr) : Json(host->per_rank.value())},
+          {"per_node", host == nullptr ? Json(nullptr) : Json(host->per_node.value())},
+          {"capacity",
+           host != nullptr && host->capacity ? Json(host->capacity->value()) : Json(nullptr)},
+          {"instant", used ? Json(host->instant) : Json(nullptr)},
+          {"by_item", by_name(kMemoryItemNames, host == nullptr ? nullptr : &host->by_item)}};
+}
+
+Json host_copies(const ledger::PlanNumbers* numbers) {
+  return {
+      {"to_host", numbers == nullptr ? Json(nullptr) : Json(numbers->bytes.to_host.value())},
+      {"to_device", numbers == nullptr ? Json(nullptr) : Json(numbers->bytes.to_device.value())}};
+}
+
 Json lever_object(const std::optional<ledger::Lever>& lever) {
   return {{"change", lever ? Json(lever->change) : Json(nullptr)},
           {"saves_bytes", lever ? Json(lever->saves.value()) : Json(nullptr)},
@@ -191,7 +208,9 @@ Json row_object(const PlanResult& row, bool with_law = false) {
   object["what_if"] = row.what_if;
   object["rank_class"] = numbers == nullptr ? Json(nullptr) : Json(row.rank_class);
   object["sent_bytes_per_rank"] = sent_bytes(numbers == nullptr ? nullptr : &numbers->bytes);
+  object["host_copy_bytes_per_rank"] = host_copies(numbers);
   object["peak_memory_bytes"] = peak_memory(numbers);
+  object["host_memory_bytes"] = host_memory(numbers);
   object["capacity_bytes"] = row.capacity.value();
   object["next_lever"] = lever_object(row.next_lever);
   object["step_time_seconds"] = of_step([](const auto& s) { return s.time.step.value(); });

@@ -28,7 +28,7 @@ std::string what_binds(const LongestSequence& row) {
   if (!row.beyond) {
     return "rules";
   }
-  return largest_items(row.memory);
+  return row.host.holds_it() ? largest_items(row.memory) : "the host's memory";
 }
 
 std::string sentence(const LongestSequence& row) {
@@ -45,6 +45,9 @@ std::string sentence(const LongestSequence& row) {
       text += "; " + refusal;
     }
     return text;
+  }
+  if (!row.host.holds_it()) {
+    return fmt::format("{}: {} tokens {}", row.plan, tokens(row.beyond), host_in_words(row.host));
   }
   return fmt::format("{}: {} tokens {}",
                      row.plan,
@@ -69,6 +72,7 @@ Json row_object(const LongestSequence& row) {
   memory["reserved_low"] = there(row.device.reserved_low);
   memory["reserved_high"] = there(row.device.reserved_high);
   memory["outside"] = there(row.device.outside_allocator());
+  memory["host_per_node"] = there(row.host.per_node);
   memory["instant"] = row.beyond ? Json(row.memory.instant) : Json(nullptr);
   for (std::size_t i = 0; i < kMemoryItemNames.size(); ++i) {
     memory["by_item"][std::string(kMemoryItemNames[i])] = there(row.memory.by_item[i]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -83,8 +84,12 @@ Table stretch_table(const ledger::MemoryOverStep& memory) {
                    {"block", Align::left},
                    {"highest GiB", Align::right},
                    {"at", Align::left},
-                   {"saved GiB", Align::right},
-                   {"", Align::left}};
+                   {"saved GiB", Align::right}};
+  const bool with_host = memory.host.per_rank > Bytes(0);
+  if (with_host) {
+    table.columns.push_back({"host GiB", Align::right});
+  }
+  table.columns.push_back({"", Align::left});
   const Middle middle(memory.instants);
   bool left_out = false;
   for (const Stretch& stretch : stretches(memory.instants)) {
@@ -95,17 +100,24 @@ Table stretch_table(const ledger::MemoryOverStep& memory) {
       continue;
     }
     if (left_out) {
-      table.add({"...", "", "", "", "", "", "", ""});
+      std::vector<std::string> gap(table.columns.size());
+      gap.front() = "...";
+      table.add(std::move(gap));
       left_out = false;
     }
-    table.add({std::string(name(at.phase)),
-               index_text(at.micro_batch),
-               index_text(at.layer),
-               std::string(name(at.component)),
-               gibibytes(at.allocated),
-               std::string(at.operation),
-               gibibytes(at.by_item[ledger::index(MemoryItem::saved_activations)]),
-               peak ? "<- peak" : ""});
+    std::vector<std::string> cells = {
+        std::string(name(at.phase)),
+        index_text(at.micro_batch),
+        index_text(at.layer),
+        std::string(name(at.component)),
+        gibibytes(at.allocated),
+        std::string(at.operation),
+        gibibytes(at.by_item[ledger::index(MemoryItem::saved_activations)])};
+    if (with_host) {
+      cells.push_back(gibibytes(at.on_host));
+    }
+    cells.emplace_back(peak ? "<- peak" : "");
+    table.add(std::move(cells));
   }
   return table;
 }
@@ -159,6 +171,20 @@ Table device_table(const ledger::MemoryOverStep& memory) {
   return table;
 }
 
+Table host_table(const ledger::HostMemory& host) {
+  Table table;
+  table.columns = {{"on the host", Align::left}, {"GiB", Align::right}};
+  for (std::size_t i = 0; i < host.by_item.size(); ++i) {
+    if (host.by_item[i] > Bytes(0)) {
+      table.add({words(kMemoryItemNames[i]), gibibytes(host.by_item[i])});
+    }
+  }
+  table.add({"a rank's peak", gibibytes(host.per_rank)});
+  table.add({"all ranks of a node", gibibytes(host.per_node)});
+  table.add({"a node's memory", host.capacity ? gibibytes(*host.capacity) : "not stated"});
+  return table;
+}
+
 Json by_item(const ledger::PerItem<Bytes>& amounts) {
   Json object;
   for (std::size_t i = 0; i < amounts.size(); ++i) {
@@ -180,6 +206,9 @@ std::string to_terminal(const ledger::MemoryOverStep& memory, bool color) {
                       memory.plan,
                       words(name(memory.verdict)),
                       to_terminal(device_table(memory), color));
+  if (memory.host.per_rank > Bytes(0)) {
+    text += '\n' + to_terminal(host_table(memory.host), color);
+  }
   return text;
 }
 
@@ -205,6 +234,10 @@ std::string to_json(const ledger::MemoryOverStep& memory) {
                       {"reserved_high", bytes_or_null(memory.device.reserved_high)},
                       {"outside", bytes_or_null(memory.device.outside_allocator())},
                       {"instant", legal ? Json(memory.peak.instant) : Json(nullptr)}};
+  const bool capacity = legal && memory.host.capacity.has_value();
+  document["host"] = {{"per_rank", bytes_or_null(memory.host.per_rank)},
+                      {"per_node", bytes_or_null(memory.host.per_node)},
+                      {"capacity", capacity ? Json(memory.host.capacity->value()) : Json(nullptr)}};
   document["instants"] = Json::array();
   for (const MemoryInstant& at : memory.instants) {
     document["instants"].push_back({{"phase", name(at.phase)},
@@ -214,7 +247,8 @@ std::string to_json(const ledger::MemoryOverStep& memory) {
                                     {"component", name(at.component)},
                                     {"operation", at.operation},
                                     {"allocated", at.allocated.value()},
-                                    {"by_item", by_item(at.by_item)}});
+                                    {"by_item", by_item(at.by_item)},
+                                    {"on_host", at.on_host.value()}});
   }
   document["at_peak"] = Json::array();
   for (const ledger::MemoryEntry& entry : memory.at_peak) {
@@ -233,6 +267,7 @@ std::string to_csv(const ledger::MemoryOverStep& memory) {
   for (const std::string_view item : kMemoryItemNames) {
     titles.emplace_back(item);
   }
+  titles.emplace_back("on_host");
   std::string text = csv_line(titles);
   for (const MemoryInstant& at : memory.instants) {
     std::vector<std::string> cells = {std::string(name(at.phase)),
@@ -245,6 +280,7 @@ std::string to_csv(const ledger::MemoryOverStep& memory) {
     for (const Bytes bytes : at.by_item) {
       cells.push_back(std::to_string(bytes.value()));
     }
+    cells.push_back(std::to_string(at.on_host.value()));
     text += csv_line(cells);
   }
   return text;

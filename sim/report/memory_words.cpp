@@ -54,6 +54,12 @@ std::string memory_in_words(const ledger::MemoryLedger& memory,
       largest_items(memory));
 }
 
+std::string host_in_words(const ledger::HostMemory& host) {
+  return fmt::format("needs {} GiB of a node's host memory of {} GiB",
+                     gibibytes(host.per_node),
+                     gibibytes(*host.capacity));
+}
+
 std::string in_words(const ledger::Lever& lever) {
   const auto then = [&]() -> std::string_view {
     switch (lever.verdict) {

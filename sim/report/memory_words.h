@@ -23,6 +23,9 @@ namespace trireme::report {
                                           const ledger::DeviceMemory& device,
                                           Bytes capacity);
 
+/// "needs 1200.00 GiB of a node's host memory of 1024.00 GiB", where it is more.
+[[nodiscard]] std::string host_in_words(const ledger::HostMemory& host);
+
 /// "next lever: 'recompute: full' saves 12.30 GiB, and the plan fits".
 [[nodiscard]] std::string in_words(const ledger::Lever& lever);
 

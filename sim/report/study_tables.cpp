@@ -133,6 +133,13 @@ std::string link_title(LinkClass link) {
   return "";
 }
 
+/// Whether some row has tensors on its host.
+bool host_in_use(const std::vector<PlanResult>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const PlanResult& row) {
+    return row.numbers && row.numbers->host.per_rank > Bytes(0);
+  });
+}
+
 /// The columns of seconds that some row fills.
 struct TimeColumns {
   bool both_engines = false;
@@ -224,6 +231,7 @@ void add_seconds(const PlanResult& row, const TimeColumns& there, std::vector<st
 
 void add_sizes(const PlanResult& row,
                const std::vector<LinkClass>& links,
+               bool with_host,
                std::vector<std::string>& cells) {
   cells.push_back(row.numbers ? gibibytes(row.numbers->memory.allocated) : kUnknown);
   cells.push_back(row.numbers ? range_in_gibibytes(row.numbers->device) : kUnknown);
@@ -231,6 +239,14 @@ void add_sizes(const PlanResult& row,
   cells.push_back(row.numbers ? gibibytes(row.numbers->bytes.sent) : kUnknown);
   for (const LinkClass link : links) {
     cells.push_back(row.numbers ? gibibytes(sent_over(row, link)) : kUnknown);
+  }
+  if (with_host) {
+    const auto of_row = [&](auto bytes_of) {
+      cells.push_back(row.numbers ? gibibytes(bytes_of(*row.numbers)) : kUnknown);
+    };
+    of_row([](const auto& numbers) { return numbers.bytes.to_host; });
+    of_row([](const auto& numbers) { return numbers.bytes.to_device; });
+    of_row([](const auto& numbers) { return numbers.host.per_node; });
   }
 }
 
@@ -360,13 +376,20 @@ Table results_table(const std::vector<PlanResult>& rows) {
   for (const LinkClass link : links) {
     table.columns.push_back({link_title(link), Align::right});
   }
+  const bool with_host = host_in_use(rows);
+  if (with_host) {
+    table.columns.insert(table.columns.end(),
+                         {{"to host GiB", Align::right},
+                          {"from host GiB", Align::right},
+                          {"node's host GiB", Align::right}});
+  }
   const TimeColumns there = time_columns(rows);
   add_titles(there, table);
   for (const PlanResult& row : rows) {
     std::vector<std::string> cells = point_columns.cells(row);
     cells.push_back(row.plan);
     cells.push_back(words(name(row.verdict)));
-    add_sizes(row, links, cells);
+    add_sizes(row, links, with_host, cells);
     add_seconds(row, there, cells);
     table.add(std::move(cells));
   }
@@ -448,6 +471,9 @@ std::vector<std::string> reasons_of(const PlanResult& row) {
   std::vector<std::string> reasons;
   if (row.numbers) {
     reasons.push_back(memory_in_words(row.numbers->memory, row.numbers->device, row.capacity));
+    if (!row.numbers->host.holds_it()) {
+      reasons.push_back(host_in_words(row.numbers->host));
+    }
   }
   if (row.next_lever) {
     reasons.push_back(in_words(*row.next_lever));

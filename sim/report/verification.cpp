@@ -1,5 +1,6 @@
 #include "sim/report/verification.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <vector>
@@ -98,6 +99,7 @@ Json row_object(const PlanVerification& row, bool with_time) {
         counted_object(row, row.sent_by_collective[i]);
   }
   object["peak_memory_bytes"] = counted_object(row, row.peak);
+  object["host_memory_bytes"] = counted_object(row, row.host_peak);
   if (with_time) {
     for (std::size_t i = 0; i < kPhaseNames.size(); ++i) {
       object["wall_clock_seconds"][std::string(kPhaseNames[i])] =
@@ -144,16 +146,27 @@ Table verification_table(const VerificationResult& result) {
                    {"loss", Align::right},
                    {"sent bytes per rank", Align::right},
                    {"peak bytes", Align::right}};
+  const bool with_host =
+      std::any_of(result.rows.begin(), result.rows.end(), [](const PlanVerification& row) {
+        return row.host_peak.ledger > Bytes(0);
+      });
+  if (with_host) {
+    table.columns.push_back({"host's peak bytes", Align::right});
+  }
   for (const PlanVerification& row : result.rows) {
-    table.add({row.plan,
-               std::string(name(row.verdict)),
-               error_text(row, Quantity::output),
-               error_text(row, Quantity::input_gradient),
-               error_text(row, Quantity::gradients),
-               error_text(row, Quantity::parameters),
-               error_text(row, Quantity::loss),
-               counted_text(row, row.sent),
-               counted_text(row, row.peak)});
+    std::vector<std::string> cells = {row.plan,
+                                      std::string(name(row.verdict)),
+                                      error_text(row, Quantity::output),
+                                      error_text(row, Quantity::input_gradient),
+                                      error_text(row, Quantity::gradients),
+                                      error_text(row, Quantity::parameters),
+                                      error_text(row, Quantity::loss),
+                                      counted_text(row, row.sent),
+                                      counted_text(row, row.peak)};
+    if (with_host) {
+      cells.push_back(counted_text(row, row.host_peak));
+    }
+    table.add(std::move(cells));
   }
   return table;
 }

@@ -8,6 +8,7 @@
 #include "sim/engine/communicators.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
+#include "sim/study/host_memory.h"
 #include "sim/study/stages.h"
 
 namespace trireme::study {
@@ -73,8 +74,10 @@ std::optional<PlanMemory> plan_memory(const config::StudySpec& study,
   PlanMemory found;
   found.memory = std::move(fullest.memory);
   found.device = device_memory(stages[fullest.stage], found.memory, study, plan);
-  found.verdict =
-      memory_verdict(found.memory.allocated, found.device, study.cluster.gpu.memory_visible);
+  found.host = host_memory(stages, study.cluster);
+  found.verdict = with_host(
+      memory_verdict(found.memory.allocated, found.device, study.cluster.gpu.memory_visible),
+      found.host);
   return found;
 }
 

@@ -34,6 +34,7 @@ namespace trireme::study {
 struct PlanMemory {
   ledger::MemoryLedger memory;
   ledger::DeviceMemory device;
+  ledger::HostMemory host;
   ledger::Verdict verdict = ledger::Verdict::illegal;
 };
 

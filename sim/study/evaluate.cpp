@@ -25,6 +25,7 @@
 #include "sim/study/accuracy.h"
 #include "sim/study/device_memory.h"
 #include "sim/study/event_limits.h"
+#include "sim/study/host_memory.h"
 #include "sim/study/levers.h"
 #include "sim/study/nccl.h"
 #include "sim/study/point.h"
@@ -115,11 +116,16 @@ PlanResult evaluate_at(const config::StudySpec& study,
   numbers.flops = sizes.flops;
   result.rank_class = sizes.rank_class;
   numbers.device = device_memory(stages[sizes.fullest], numbers.memory, study, spec);
-  result.verdict = memory_verdict(numbers.memory.allocated, numbers.device, result.capacity);
+  numbers.host = host_memory(stages, study.cluster);
+  result.verdict = with_host(
+      memory_verdict(numbers.memory.allocated, numbers.device, result.capacity), numbers.host);
   if (result.verdict != Verdict::fits) {
     if (auto changed = next_lever(study, spec, numbers.device)) {
       result.next_lever = std::move(changed->lever);
     }
+  }
+  for (std::string& remark : remarks_on_host(numbers.host, study, spec)) {
+    result.reasons.push_back(std::move(remark));
   }
   const plan::ModelShape& model = resolution.plan.model;
   if (model.learned_positions > 0 && resolution.plan.sequence > model.learned_positions) {
@@ -158,6 +164,17 @@ std::string yes_or_no(bool value) {
   return value ? "yes" : "no";
 }
 
+/// ", optimizer and parameters on the host".
+std::string offload_in_words(const config::OffloadSpec& offload) {
+  if (!offload.any()) {
+    return {};
+  }
+  return fmt::format(", {}{}{} on the host",
+                     offload.optimizer ? "optimizer" : "",
+                     offload.optimizer && offload.parameters ? " and " : "",
+                     offload.parameters ? "parameters" : "");
+}
+
 std::string options_in_words(const config::PlanSpec& plan, bool has_vocabulary) {
   const cost::FrameworkOverheads overheads = config::framework_overheads(plan.framework);
   constexpr double kMicrosecondsPerSecond = 1e6;
@@ -167,9 +184,10 @@ std::string options_in_words(const config::PlanSpec& plan, bool has_vocabulary) 
           : fmt::format(" (kernels x {:.6g} but attention's, host {:.6g} us an operation)",
                         overheads.in_situ,
                         kMicrosecondsPerSecond * overheads.host_per_operation.value());
-  return fmt::format("attention kernel {}, recompute {}, {}, framework {}{}",
+  return fmt::format("attention kernel {}, recompute {}{}, {}, framework {}{}",
                      config::word_for(config::kAttentionWords, plan.attention),
                      config::in_words(plan.recompute),
+                     offload_in_words(plan.offload),
                      has_vocabulary
                          ? fmt::format("loss {}{}",
                                        config::word_for(config::kLossWords, plan.loss),
@@ -310,6 +328,9 @@ engine::TopologyShape topology_of(const config::ClusterSpec& cluster) {
 engine::Machine machine_of(const config::ClusterSpec& cluster) {
   engine::Machine machine;
   machine.costs = cluster.profile.costs;
+  const auto gpus = static_cast<double>(cluster.gpus_per_node.value);
+  machine.host = cost::HostCosts{.link_rate = cluster.host.link_per_gpu,
+                                 .work_rate = 1.0 / gpus * cluster.host.work_rate};
   machine.nic_rate = cluster.nic_per_gpu;
   machine.gpus_per_node = cluster.gpus_per_node.value;
   machine.topology = topology_of(cluster);

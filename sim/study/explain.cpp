@@ -13,6 +13,7 @@
 #include "sim/engine/event/schedule.h"
 #include "sim/engine/placement.h"
 #include "sim/engine/sizes.h"
+#include "sim/engine/work.h"
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/program/ownership.h"
@@ -119,7 +120,7 @@ void add_operation_terms(const Program& program,
     terms.push_back(std::move(term));
   }
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    if (program::info(ops[i]->function).family == Family::host_copy) {
+    if (ops[i]->function == Function::load_batch) {
       continue;  // hidden ahead of the step
     }
     Term term = operation_term(TermQuantity::seconds, entries[i], *ops[i]);
@@ -249,6 +250,9 @@ plan::Plan small_plan(const plan::Plan& plan, const std::optional<OwnerShape>& w
   small.schedule = plan::PipelineSchedule::none;
   small.chunk_layers.clear();
   small.placement.clear();
+  small.offload_activations = false;
+  small.offload_optimizer = false;
+  small.offload_parameters = false;
   return small;
 }
 
@@ -288,6 +292,30 @@ std::vector<Term> sent_terms(const Program& program,
     }
     terms.push_back(std::move(term));
   }
+  return terms;
+}
+
+std::vector<Term> host_copy_terms(const Program& program) {
+  std::vector<Term> terms;
+  program::for_each_op(program, [&](program::OpId, const Op& op, std::int64_t times) {
+    if (!program::crosses_host_link(op)) {
+      return;
+    }
+    const Bytes copied = engine::host_copied_bytes(program, op);
+    Term term;
+    term.quantity = TermQuantity::host_copied_bytes;
+    term.phase = name(op.phase);
+    term.component = name(op.component);
+    term.operation = op.label;
+    term.tensor = program::display_name(program.tensor(program.operands(op)[0].ref.tensor));
+    term.count = times;
+    term.value = (times * copied).value();
+    term.equation = "host-copied-bytes";
+    term.source = "derived";
+    term.formula = "b";
+    term.numbers = {{"b", copied.value()}};
+    terms.push_back(std::move(term));
+  });
   return terms;
 }
 
@@ -405,6 +433,8 @@ ledger::Explanation explain(const config::StudySpec& study,
   explanation.terms = sent_terms(program, machine.gpus_per_node, sizes.rank);
   const std::vector<Term> tensors = tensor_terms(program);
   explanation.terms.insert(explanation.terms.end(), tensors.begin(), tensors.end());
+  const std::vector<Term> copies = host_copy_terms(program);
+  explanation.terms.insert(explanation.terms.end(), copies.begin(), copies.end());
   add_operation_terms(program, study.cluster, machine, explanation.terms);
   add_critical_path(study, stages, machine, explanation);
   explanation.memory = engine::memory_entries(stages[sizes.fullest]);

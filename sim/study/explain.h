@@ -39,6 +39,9 @@ struct OwnerShape {
 /// Tests:  tests/unit/study/explain_test.cpp
 [[nodiscard]] std::vector<ledger::Term> tensor_terms(const program::Program& program);
 
+/// What copies between a rank's GPU and its host carry, one term per copy.
+[[nodiscard]] std::vector<ledger::Term> host_copy_terms(const program::Program& program);
+
 /// The tensors of the first attention block forward, each where it first appears.
 [[nodiscard]] std::vector<ledger::ShapeStep> shape_trace(const program::Program& program);
 

@@ -327,6 +327,12 @@ void explain_flops(const Program& program, const Op& op, Term& term) {
 }
 
 void explain_seconds(const Program& program, const Op& op, const Machine& machine, Term& term) {
+  if (op.on_host) {
+    set_equation(term, "host-work-time", "M / rho", "ren2021-zero-offload");
+    add(term, "M", engine::moved_bytes(program, op).value());
+    add(term, "rho", machine.host->work_rate);
+    return;
+  }
   switch (program::info(op.function).family) {
     case Family::gemm:
       explain_gemm_seconds(program, op, machine.costs.gemm, term);
@@ -345,6 +351,10 @@ void explain_seconds(const Program& program, const Op& op, const Machine& machin
       explain_collective_seconds(program, op, machine, term);
       return;
     case Family::host_copy:
+      set_equation(term, "host-copy-time", "M / beta", "derived");
+      add(term, "M", engine::host_copied_bytes(program, op).value());
+      add(term, "beta", machine.host->link_rate);
+      return;
     case Family::bookkeeping:
       return;
   }

@@ -55,6 +55,22 @@ std::string offload(PlanSpec& plan, StudySpec& /*study*/) {
   return "recompute: {offload: host}";
 }
 
+std::string offload_optimizer(PlanSpec& plan, StudySpec& /*study*/) {
+  if (plan.offload.optimizer) {
+    return {};
+  }
+  plan.offload.optimizer = true;
+  return "offload.optimizer: true";
+}
+
+std::string offload_parameters(PlanSpec& plan, StudySpec& /*study*/) {
+  if (plan.zero.stage.value != 3 || !plan.offload.optimizer || plan.offload.parameters) {
+    return {};
+  }
+  plan.offload.parameters = true;
+  return "offload.parameters: true";
+}
+
 /// Half of it, twice as often: without a global batch the step would be another one.
 std::string smaller_micro_batch(PlanSpec& /*plan*/, StudySpec& study) {
   std::int64_t& sequences = study.workload.micro_batch.value;
@@ -123,6 +139,8 @@ constexpr std::array kLevers = {
     LeverRow{"recompute", recompute<Recompute::selective>},
     LeverRow{"recompute", recompute<Recompute::full>},
     LeverRow{"offload", offload},
+    LeverRow{"offload", offload_optimizer},
+    LeverRow{"offload", offload_parameters},
     LeverRow{"degree", twice_the_degree},
 };
 

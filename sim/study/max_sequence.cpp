@@ -154,6 +154,7 @@ LongestSequence longest_of(const StudySpec& study, const PlanSpec& plan) {
   row.beyond = beyond;
   row.memory = memory->memory;
   row.device = memory->device;
+  row.host = memory->host;
   add_levers(lengths.study(), lengths.plan(), row.device, row);
   return row;
 }

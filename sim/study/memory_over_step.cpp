@@ -10,6 +10,7 @@
 #include "sim/plan/lower.h"
 #include "sim/plan/plan.h"
 #include "sim/study/device_memory.h"
+#include "sim/study/host_memory.h"
 #include "sim/study/stages.h"
 
 namespace trireme::study {
@@ -32,7 +33,9 @@ ledger::MemoryOverStep memory_over_step(const config::StudySpec& study,
   const program::Program& program = stages[fullest.stage];
   found.peak = std::move(fullest.memory);
   found.device = device_memory(program, found.peak, study, plan);
-  found.verdict = memory_verdict(found.peak.allocated, found.device, found.capacity);
+  found.host = host_memory(stages, study.cluster);
+  found.verdict =
+      with_host(memory_verdict(found.peak.allocated, found.device, found.capacity), found.host);
   found.instants = engine::memory_over_step(program);
   found.at_peak = engine::memory_entries(program);
   return found;

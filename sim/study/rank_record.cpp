@@ -100,7 +100,8 @@ class Recorder {
         keep(Quantity::loss, id, instance, op, local);
       }
     }
-    if (op.function == Function::adam && used.access == Access::update) {
+    const bool updates = op.function == Function::adam || op.function == Function::to_device;
+    if (updates && used.access == Access::update) {
       last_update_[{id, instance_of(id, instance)}] = id_of(op);
     }
   }
@@ -179,7 +180,8 @@ class Recorder {
         const TensorId id = operand.ref.tensor;
         if (operand.access != Access::read && operand.access != Access::hold) {
           const TensorId owner = program.tensor(id).root;
-          up_to_date[owner] = op.function == Function::adam ? id : owner;
+          const bool updates = op.function == Function::adam || op.function == Function::to_device;
+          up_to_date[owner] = updates ? id : owner;
         }
       }
     }
@@ -283,11 +285,13 @@ void write_step(RecordWriter& writer, const StepCounts& step) {
   for (const std::int64_t elements : step.sent_elements) {
     writer.put(elements);
   }
-  writer.put(step.peak.value());
-  writer.put(step.at_end.value());
-  writer.put(step.peak_op);
-  writer.put_all(step.alive_at_peak);
-  writer.put_all(step.alive_at_end);
+  for (const engine::HeldMemory& held : step.held) {
+    writer.put(held.peak.value());
+    writer.put(held.at_end.value());
+    writer.put(held.peak_op);
+    writer.put_all(held.alive_at_peak);
+    writer.put_all(held.alive_at_end);
+  }
   for (const Seconds time : step.wall_clock) {
     writer.put(time.value());
   }
@@ -303,11 +307,13 @@ StepCounts read_step(RecordReader& reader) {
   for (std::int64_t& elements : step.sent_elements) {
     reader.get(elements);
   }
-  step.peak = reader.bytes();
-  step.at_end = reader.bytes();
-  reader.get(step.peak_op);
-  reader.get_all(step.alive_at_peak);
-  reader.get_all(step.alive_at_end);
+  for (engine::HeldMemory& held : step.held) {
+    held.peak = reader.bytes();
+    held.at_end = reader.bytes();
+    reader.get(held.peak_op);
+    reader.get_all(held.alive_at_peak);
+    reader.get_all(held.alive_at_end);
+  }
   for (Seconds& time : step.wall_clock) {
     double seconds = 0;
     reader.get(seconds);
@@ -367,14 +373,8 @@ RankRecord record_rank(
     now.optimizer_step = step + 1;
     engine::ExecutionResult result = executor.run_step(now);
     recorder.keep_resident(executor);
-    record.steps.push_back({result.wire.ledger,
-                            counting.take(),
-                            result.peak,
-                            result.at_end,
-                            result.peak_op,
-                            std::move(result.alive_at_peak),
-                            std::move(result.alive_at_end),
-                            result.wall_clock});
+    record.steps.push_back(
+        {result.wire.ledger, counting.take(), std::move(result.held), result.wall_clock});
   }
   record.captures = recorder.take();
   return record;

@@ -32,11 +32,7 @@ struct Capture {
 struct StepCounts {
   ledger::ByteLedger bytes;
   std::vector<std::int64_t> sent_elements;  // by operation of the program
-  Bytes peak;
-  Bytes at_end;
-  program::OpId peak_op = 0;
-  std::vector<engine::AliveTensor> alive_at_peak;
-  std::vector<engine::AliveTensor> alive_at_end;
+  engine::HeldMemories held;
   ledger::PerPhase<Seconds> wall_clock{};
 };
 
@@ -85,6 +81,8 @@ void for_each_account(Ledger& bytes, Visit visit) {
     each(components, kComponentNames);
   }
   each(bytes.sent_by_collective, kCollectiveNames);
+  visit("copied to the host", bytes.to_host);
+  visit("copied from the host", bytes.to_device);
 }
 
 }  // namespace trireme::study

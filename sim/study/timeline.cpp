@@ -46,14 +46,17 @@ std::string stream_name(const Schedule& schedule, engine::StreamSlot slot) {
       group += fmt::format("{}{}", group.empty() ? "" : " x ", mesh.axis(axis).name);
     }
   }
-  constexpr std::array<std::pair<program::Stream, std::string_view>, 5> kStageStreams = {
-      {{program::kSendForwardStream, "pipeline, activations sent"},
+  constexpr std::array<std::pair<program::Stream, std::string_view>, 8> kOwnNames = {
+      {{program::kToHostStream, "copies to the host"},
+       {program::kToDeviceStream, "copies from the host"},
+       {program::kHostStream, "host"},
+       {program::kSendForwardStream, "pipeline, activations sent"},
        {program::kSendBackwardStream, "pipeline, gradients sent"},
        {program::kReceiveForwardStream, "pipeline, activations received"},
        {program::kReceiveBackwardStream, "pipeline, gradients received"},
        {program::kStageSumStream, "pipeline, tied gradients"}}};
-  for (const auto& [stage_stream, name] : kStageStreams) {
-    if (stream == stage_stream) {
+  for (const auto& [named, name] : kOwnNames) {
+    if (stream == named) {
       return std::string(name);
     }
   }

@@ -221,23 +221,28 @@ class ByteCheck {
   std::int64_t gpus_per_node_;
 };
 
-/// Peak and end-of-step memory of every rank of a stage and every step, to the byte.
+/// Peak and end-of-step memory of every rank of a stage and every step, on its GPU or its host, to
+/// the byte.
 class MemoryCheck {
  public:
-  MemoryCheck(const Program& promised, const Program& executed)
-      : promised_(promised), executed_(executed), peak_(engine::read_peak(promised)) {}
+  MemoryCheck(const Program& promised, const Program& executed, program::Place place)
+      : promised_(promised),
+        executed_(executed),
+        place_(place),
+        peak_(engine::read_peak(promised, place)) {}
 
   void run(const std::vector<RankRecord>& records, PlanVerification& result) const {
-    result.peak.ledger = std::max(result.peak.ledger, peak_.allocated);
+    ledger::Counted& largest = place_ == program::Place::device ? result.peak : result.host_peak;
+    largest.ledger = std::max(largest.ledger, peak_.allocated);
     const std::vector<std::int64_t> ranks = ranks_of(promised_);
     for (const std::int64_t rank : ranks) {
       for (const StepCounts& step : records[static_cast<std::size_t>(rank)].steps) {
-        result.peak.executed = std::max(result.peak.executed, step.peak);
+        largest.executed = std::max(largest.executed, held_in(step).peak);
       }
     }
     for (const std::int64_t rank : ranks) {
       for (const StepCounts& step : records[static_cast<std::size_t>(rank)].steps) {
-        if (!compare(step, static_cast<std::size_t>(rank), result)) {
+        if (!compare(held_in(step), static_cast<std::size_t>(rank), result)) {
           return;
         }
       }
@@ -245,10 +250,14 @@ class MemoryCheck {
   }
 
  private:
-  bool compare(const StepCounts& step, std::size_t rank, PlanVerification& result) const {
+  [[nodiscard]] const engine::HeldMemory& held_in(const StepCounts& step) const {
+    return step.held[static_cast<std::size_t>(place_)];
+  }
+
+  bool compare(const engine::HeldMemory& step, std::size_t rank, PlanVerification& result) const {
     if (step.peak != peak_.allocated) {
       std::map<std::string, std::int64_t> promised;
-      for (const ledger::MemoryEntry& entry : engine::memory_entries(promised_)) {
+      for (const ledger::MemoryEntry& entry : engine::memory_entries(promised_, place_)) {
         promised[entry.tensor] += entry.bytes.value();
       }
       report("at its fullest",
@@ -265,7 +274,7 @@ class MemoryCheck {
     if (step.at_end != peak_.resident) {
       std::map<std::string, std::int64_t> promised;
       for (const Tensor& tensor : promised_.tensors()) {
-        if (tensor.resident && tensor.storage == program::Storage::own) {
+        if (tensor.resident && tensor.storage == program::Storage::own && tensor.place == place_) {
           promised[program::display_name(tensor)] +=
               promised_.resident_instances(tensor) * tensor.local_bytes().value();
         }
@@ -292,22 +301,23 @@ class MemoryCheck {
     return bytes;
   }
 
-  static void report(std::string_view when,
-                     const std::string& operation,
-                     const ledger::Counted& memory,
-                     const std::map<std::string, std::int64_t>& executed,
-                     const std::map<std::string, std::int64_t>& promised,
-                     std::size_t rank,
-                     PlanVerification& result) {
+  void report(std::string_view when,
+              const std::string& operation,
+              const ledger::Counted& memory,
+              const std::map<std::string, std::int64_t>& executed,
+              const std::map<std::string, std::int64_t>& promised,
+              std::size_t rank,
+              PlanVerification& result) const {
     std::string tensors;
     for_each_difference(
         executed, promised, [&](const std::string& name, std::int64_t held, std::int64_t ledger) {
           tensors += fmt::format("; '{}': {} held, {} in the ledger", name, held, ledger);
         });
-    result.messages.push_back(fmt::format("{}: rank {} holds {} bytes {}, the ledger has {}{}",
+    result.messages.push_back(fmt::format("{}: rank {} holds {} bytes {}{}, the ledger has {}{}",
                                           operation,
                                           rank,
                                           memory.executed.value(),
+                                          place_ == program::Place::host ? "on its host " : "",
                                           when,
                                           memory.ledger.value(),
                                           tensors));
@@ -315,6 +325,7 @@ class MemoryCheck {
 
   const Program& promised_;
   const Program& executed_;
+  program::Place place_;
   engine::MemoryPeak peak_;
 };
 
@@ -333,7 +344,9 @@ void check_memory(std::span<const Program> promised,
                   const std::vector<RankRecord>& records,
                   PlanVerification& result) {
   for (std::size_t stage = 0; stage < promised.size(); ++stage) {
-    MemoryCheck(promised[stage], executed[stage]).run(records, result);
+    for (const program::Place place : {program::Place::device, program::Place::host}) {
+      MemoryCheck(promised[stage], executed[stage], place).run(records, result);
+    }
   }
 }
 

@@ -49,6 +49,22 @@ std::optional<double> reserved_memory(const PlanLedgers& plan, const Selection&)
   return static_cast<double>(plan.result.numbers->device.reserved.value());
 }
 
+/// What a rank takes of its GPU at least: a plan of which it is above 1 does not fit.
+std::optional<double> least_device_share(const PlanLedgers& plan, const Selection&) {
+  const ledger::PlanNumbers& numbers = *plan.result.numbers;
+  return ratio(numbers.memory.allocated + numbers.device.outside_allocator(), plan.result.capacity);
+}
+
+/// What it may take: a plan of which it is at most 1 fits.
+std::optional<double> most_device_share(const PlanLedgers& plan, const Selection&) {
+  return ratio(plan.result.numbers->device.total_high(), plan.result.capacity);
+}
+
+std::optional<double> host_share(const PlanLedgers& plan, const Selection&) {
+  const ledger::HostMemory& host = plan.result.numbers->host;
+  return host.capacity ? std::optional(ratio(host.per_node, *host.capacity)) : std::nullopt;
+}
+
 std::optional<double> step_time(const PlanLedgers& plan, const Selection&) {
   const auto& step = plan.result.numbers->step;
   return step ? std::optional(step->time.step.value()) : std::nullopt;
@@ -340,6 +356,27 @@ constexpr std::array kQuantities = {
                     "3 does not fit, 2 tight, 1 fits, 0 refused by a rule",
                     Dimension::number,
                     memory_verdict),
+    Quantity{"least_device_share",
+             "what a rank's tensors and what lies outside the allocator take of the GPU",
+             Dimension::number,
+             Topic::memory_walls,
+             least_device_share,
+             false,
+             false},
+    Quantity{"most_device_share",
+             "the upper end of what a rank reserves, and what lies outside it, of the GPU",
+             Dimension::number,
+             Topic::memory_walls,
+             most_device_share,
+             false,
+             false},
+    Quantity{"host_share",
+             "what the ranks of a node hold on the host, of its memory",
+             Dimension::number,
+             Topic::memory_walls,
+             host_share,
+             false,
+             false},
     Quantity{"model_flops",
              "operations that the model requires over all ranks in a step",
              Dimension::number,

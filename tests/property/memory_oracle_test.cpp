@@ -16,15 +16,15 @@ namespace {
 constexpr int kPrograms = 500;
 constexpr int kPlans = 100;
 
-void check_memory(const program::Program& program) {
-  const test::UnrolledMemory unrolled = test::unroll_memory(program);
+void check_memory(const program::Program& program, program::Place place) {
+  const test::UnrolledMemory unrolled = test::unroll_memory(program, place);
   REQUIRE(unrolled.fault == "");
   REQUIRE(unrolled.net == Bytes(0));
 
-  const engine::MemoryPeak peak = engine::read_peak(program);
+  const engine::MemoryPeak peak = engine::read_peak(program, place);
   REQUIRE(peak.allocated == unrolled.peak);
   REQUIRE(peak.op == unrolled.op);
-  REQUIRE(engine::read_net_memory(program) == Bytes(0));
+  REQUIRE(engine::read_net_memory(program, place) == Bytes(0));
 
   std::map<std::string, Bytes> alive;
   for (const auto& [id, instances] : unrolled.alive) {
@@ -33,13 +33,18 @@ void check_memory(const program::Program& program) {
   }
   std::map<std::string, Bytes> listed;
   Bytes total;
-  for (const ledger::MemoryEntry& entry : engine::memory_entries(program)) {
+  for (const ledger::MemoryEntry& entry : engine::memory_entries(program, place)) {
     listed[entry.tensor] += entry.bytes;
     total += entry.bytes;
   }
   REQUIRE(listed == alive);
   REQUIRE(total == peak.allocated);
-  REQUIRE(engine::read_memory(program).allocated == peak.allocated);
+  REQUIRE(engine::read_memory(program, place).allocated == peak.allocated);
+}
+
+void check_memory(const program::Program& program) {
+  check_memory(program, program::Place::device);
+  check_memory(program, program::Place::host);
 }
 
 TEST_CASE("closed-form memory equals a walk over every instance", "[property][program]") {

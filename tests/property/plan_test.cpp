@@ -132,24 +132,26 @@ TEST_CASE("every breakdown of the bytes sums to the total", "[property][plan]") 
 TEST_CASE("memory of a plan equals a walk over every instance", "[property][plan]") {
   for_each_plan(300, [](const plan::Plan& plan) {
     const program::Program program = plan::lower(plan);
-    const test::UnrolledMemory unrolled = test::unroll_memory(program);
-    REQUIRE(unrolled.fault == "");
-    const engine::MemoryPeak peak = engine::read_peak(program);
-    REQUIRE(peak.allocated == unrolled.peak);
-    REQUIRE(peak.op == unrolled.op);
-    REQUIRE(peak.allocated >= peak.resident);
-    REQUIRE(unrolled.net == Bytes(0));
-    REQUIRE(engine::read_net_memory(program) == Bytes(0));
+    for (const program::Place place : {program::Place::device, program::Place::host}) {
+      const test::UnrolledMemory unrolled = test::unroll_memory(program, place);
+      REQUIRE(unrolled.fault == "");
+      const engine::MemoryPeak peak = engine::read_peak(program, place);
+      REQUIRE(peak.allocated == unrolled.peak);
+      REQUIRE(peak.op == unrolled.op);
+      REQUIRE(peak.allocated >= peak.resident);
+      REQUIRE(unrolled.net == Bytes(0));
+      REQUIRE(engine::read_net_memory(program, place) == Bytes(0));
 
-    const ledger::MemoryLedger memory = engine::read_memory(program);
-    REQUIRE(memory.allocated == peak.allocated);
-    REQUIRE(sum(memory.by_item) == peak.allocated);
-    Bytes entries;
-    for (const ledger::MemoryEntry& entry : engine::memory_entries(program)) {
-      REQUIRE(entry.bytes > Bytes(0));
-      entries += entry.bytes;
+      const ledger::MemoryLedger memory = engine::read_memory(program, place);
+      REQUIRE(memory.allocated == peak.allocated);
+      REQUIRE(sum(memory.by_item) == peak.allocated);
+      Bytes entries;
+      for (const ledger::MemoryEntry& entry : engine::memory_entries(program, place)) {
+        REQUIRE(entry.bytes > Bytes(0));
+        entries += entry.bytes;
+      }
+      REQUIRE(entries == peak.allocated);
     }
-    REQUIRE(entries == peak.allocated);
   });
 }
 

@@ -35,6 +35,7 @@ void check_equal(const ledger::PlanVerification& result) {
   CHECK(result.sent.executed == result.sent.ledger);
   CHECK(result.peak.executed == result.peak.ledger);
   CHECK(result.peak.executed > Bytes(0));
+  CHECK(result.host_peak.executed == result.host_peak.ledger);
 }
 
 /// A random plan with sizes that execute in no time; every option stays.
@@ -293,6 +294,58 @@ TEST_CASE("verified: parts of layers recomputed", "[property][verify]") {
     plan.recompute_modules = modules;
     plan.zero_stage = 3;
     plan.exchange = plan.model.rotary ? ExchangeKind::packed : ExchangeKind::separate;
+  });
+}
+
+TEST_CASE("verified: inputs of units that run again, on the host", "[property][verify]") {
+  const bool overlap = GENERATE(false, true);
+  const auto choice = GENERATE(
+      config::LayerChoice::every, config::LayerChoice::block, config::LayerChoice::uniform);
+  const std::int64_t number = GENERATE(1, 2);
+  for_each_composition(2, 1, [&](Plan& plan) {
+    plan.model.layers = 5;
+    plan.micro_batch = 1;
+    plan.recompute_layers = true;
+    plan.recompute_choice = choice;
+    plan.recompute_number = number;
+    plan.offload_activations = true;
+    plan.overlap_offload = overlap;
+  });
+}
+
+TEST_CASE("verified: optimizer and parameters on the host", "[property][verify]") {
+  const std::int64_t stage = GENERATE(0, 1, 2, 3);
+  const std::int64_t micro_batches = GENERATE(1, 3);
+  const bool overlap = GENERATE(false, true);
+  for_each_composition(2, 2, [&](Plan& plan) {
+    plan.zero_stage = stage;
+    plan.micro_batches = micro_batches;
+    plan.micro_batch = 1;
+    plan.offload_optimizer = true;
+    plan.offload_parameters = stage == 3;
+    plan.overlap_offload = overlap;
+    plan.overlap_parameters = overlap;
+    plan.overlap_gradients = overlap;
+  });
+}
+
+TEST_CASE("verified: pipelines and replicas with tensors on the host", "[property][verify]") {
+  const std::int64_t virtual_stages = GENERATE(1, 2);
+  for_each_composition(2, 2, [&](Plan& plan) {
+    plan.pipeline_degree = virtual_stages == 1 ? 2 : 3;
+    plan.virtual_stages = virtual_stages;
+    plan.schedule = virtual_stages == 1 ? plan::PipelineSchedule::one_forward_one_backward
+                                        : plan::PipelineSchedule::interleaved;
+    plan.model.layers = 6;
+    plan.micro_batch = 1;
+    plan.micro_batches = 3;
+    plan.zero_stage = 3;
+    plan.zero_parts = 2;
+    plan.recompute_layers = true;
+    plan.offload_activations = true;
+    plan.overlap_offload = true;
+    plan.offload_optimizer = true;
+    plan.offload_parameters = true;
   });
 }
 

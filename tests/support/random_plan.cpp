@@ -308,6 +308,16 @@ void draw_latent(Draw& draw, plan::Plan& plan) {
   model.output_bias = false;
 }
 
+/// Drawn behind everything else, so that a seed's plan is the same beside it.
+void draw_offload(Draw& draw, plan::Plan& plan) {
+  plan.offload_activations = plan.recompute_layers && draw.coin();
+  plan.offload_optimizer = draw.between(0, 2) == 0 && plan.states.main_weights;
+  const bool kept_shards = plan.zero_parts > 1 && !plan.zero_replicated;
+  plan.offload_parameters =
+      plan.offload_optimizer && plan.zero_stage == 3 && !kept_shards && draw.coin();
+  plan.overlap_offload = draw.coin();
+}
+
 }  // namespace
 
 plan::Plan random_pipeline_plan(std::uint64_t seed) {
@@ -334,6 +344,7 @@ plan::Plan random_plan(std::uint64_t seed) {
   draw_zero_parts(draw, plan);
   draw_buffers(draw, plan);
   draw_recipe(draw, plan);
+  draw_offload(draw, plan);
   return plan;
 }
 
@@ -348,6 +359,7 @@ plan::Plan plain(plan::Plan plan) {
 plan::Plan without_overlap(plan::Plan plan) {
   plan.overlap_parameters = false;
   plan.overlap_gradients = false;
+  plan.overlap_offload = false;
   plan.overlap_tensor = config::TensorParallelOverlap::none;
   return plan;
 }
@@ -411,7 +423,7 @@ std::string describe(const plan::Plan& plan) {
       "{}: {} attention, {} mlp{}, P {}{}, D {}, {} stages of {} chunks, L {}, h {}, a {}, g {}, d "
       "{}, f {}, V {}{}, "
       "positions {}, S {}, B {} x {}, zero {} in {} {}{}{}{}, gradients {}{}, {} loss, "
-      "{}{}{}{}{}{}{}",
+      "{}{}{}{}{}{}{}{}{}{}{}",
       plan.name,
       std::array{"megatron", "ulysses", "gather"}[static_cast<std::size_t>(plan.attention)],
       std::array{"megatron", "replicated", "tiled"}[static_cast<std::size_t>(plan.mlp)],
@@ -451,7 +463,11 @@ std::string describe(const plan::Plan& plan) {
       plan.overlap_parameters ? ", parameters ahead" : "",
       plan.overlap_gradients ? ", gradients behind" : "",
       std::array{"", ", bulk", ", ring exchange"}[static_cast<std::size_t>(plan.overlap_tensor)],
-      describe_recipe(plan));
+      describe_recipe(plan),
+      plan.offload_activations ? ", inputs on the host" : "",
+      plan.offload_optimizer ? ", optimizer on the host" : "",
+      plan.offload_parameters ? ", parameters on the host" : "",
+      plan.overlap_offload ? ", copies beside" : "");
 }
 
 }  // namespace trireme::test

@@ -179,7 +179,7 @@ std::string first_fault(const Program& program, const std::vector<Reference>& re
 
 }  // namespace
 
-UnrolledMemory unroll_memory(const Program& program) {
+UnrolledMemory unroll_memory(const Program& program, program::Place place) {
   const Trace trace(program);
 
   struct Life {
@@ -192,7 +192,7 @@ UnrolledMemory unroll_memory(const Program& program) {
   UnrolledMemory memory;
   for (TensorId id = 0; id < program.tensors().size(); ++id) {
     const Tensor& tensor = program.tensor(id);
-    if (tensor.resident && tensor.storage == Storage::own) {
+    if (tensor.resident && tensor.storage == Storage::own && tensor.place == place) {
       std::int64_t instances = 1;
       for (std::size_t i = 0; i < program::kIndexCount; ++i) {
         const bool some_layers =
@@ -206,7 +206,8 @@ UnrolledMemory unroll_memory(const Program& program) {
     }
   }
   for (const Reference& reference : trace.references) {
-    if (program.tensor(reference.memory.first).resident) {
+    const Tensor& memory_of = program.tensor(reference.memory.first);
+    if (memory_of.resident || memory_of.place != place) {
       continue;
     }
     const auto found = lives.find(reference.memory);

@@ -24,6 +24,8 @@ struct UnrolledMemory {
   std::string fault;
 };
 
-[[nodiscard]] UnrolledMemory unroll_memory(const program::Program& program);
+/// Of what lies in one memory; faults are those of any tensor.
+[[nodiscard]] UnrolledMemory unroll_memory(const program::Program& program,
+                                           program::Place place = program::Place::device);
 
 }  // namespace trireme::test

@@ -56,8 +56,10 @@ class Executor::Impl {
     bound_ = {};
     bound_indices_ = 0;
     run_nodes(0, static_cast<std::uint32_t>(program_.nodes().size()));
-    result_.at_end = memory_.allocated();
-    result_.alive_at_end = memory_.alive();
+    for_each_place([&](program::Place place, HeldMemory& held) {
+      held.at_end = memory_.allocated(place);
+      held.alive_at_end = memory_.alive(place);
+    });
     return std::move(result_);
   }
 
@@ -140,13 +142,22 @@ class Executor::Impl {
     return instance;
   }
 
-  /// The first instant at which memory is fullest.
-  void note_peak(OpId op) {
-    if (memory_.allocated() > result_.peak) {
-      result_.peak = memory_.allocated();
-      result_.peak_op = op;
-      result_.alive_at_peak = memory_.alive();
+  template <class Visit>
+  void for_each_place(Visit visit) {
+    for (std::size_t i = 0; i < result_.held.size(); ++i) {
+      visit(static_cast<program::Place>(i), result_.held[i]);
     }
+  }
+
+  /// The first instant at which each memory is fullest.
+  void note_peak(OpId op) {
+    for_each_place([&](program::Place place, HeldMemory& held) {
+      if (memory_.allocated(place) > held.peak) {
+        held.peak = memory_.allocated(place);
+        held.peak_op = op;
+        held.alive_at_peak = memory_.alive(place);
+      }
+    });
   }
 
   void run_op(OpId id) {
@@ -223,6 +234,8 @@ class Executor::Impl {
       run_collective(op, operands, locals);
     } else if (program::crosses_stages(op)) {
       run_message(op, operands.back(), locals.back());
+    } else if (program::crosses_host_link(op)) {
+      copy_over_host_link(op, operands, locals);
     } else if (op.function == Function::select_experts) {  // an input of the step
       source_(indices(operands.back()), locals.back());
     } else if (op.function == Function::load_batch) {
@@ -275,6 +288,17 @@ class Executor::Impl {
       }
     }
     return group;
+  }
+
+  /// Counts what crosses the link: elements in their declared type.
+  void copy_over_host_link(const Op& op,
+                           std::span<const Operand> operands,
+                           std::vector<LocalTensor>& locals) {
+    locals.back().values = locals.front().values;
+    const Tensor& tensor = program_.tensor(operands.front().ref.tensor);
+    const auto elements = static_cast<std::int64_t>(locals.front().values.size());
+    result_.wire.ledger.book_host_copy(op.function == Function::to_host,
+                                       bytes_of(Elements(elements), tensor.type));
   }
 
   /// One end of a message to or from the rank at the same place in another stage.

@@ -4,6 +4,7 @@
 // derived death: what the program does not say cannot be computed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,14 +31,21 @@ using Observer = std::function<void(const program::Op& op,
                                     const InstanceIndex& instance,
                                     const LocalTensor& local)>;
 
-struct ExecutionResult {
-  WireCount wire;
+/// What a step held in one memory: the GPU's, or the host's.
+struct HeldMemory {
   Bytes peak;    // of tensors in their declared types, as a sizes reader counts them
   Bytes at_end;  // allocated after the step: the resident tensors
   // What that is, so that a difference can be told by tensor.
   program::OpId peak_op = 0;
   std::vector<AliveTensor> alive_at_peak;
   std::vector<AliveTensor> alive_at_end;
+};
+
+using HeldMemories = std::array<HeldMemory, program::kPlaceNames.size()>;  // by program::Place
+
+struct ExecutionResult {
+  WireCount wire;
+  HeldMemories held;
   ledger::PerPhase<Seconds> wall_clock{};
 };
 

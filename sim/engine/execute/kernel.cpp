@@ -71,6 +71,8 @@ constexpr std::array kKernels = {
     KernelRow{Function::square_sum, square_sum},
     KernelRow{Function::adam, adam},
     KernelRow{Function::load_batch, nullptr},
+    KernelRow{Function::to_host, nullptr},
+    KernelRow{Function::to_device, nullptr},
     KernelRow{Function::collective, nullptr},
     KernelRow{Function::stage_send, nullptr},
     KernelRow{Function::stage_receive, nullptr},

@@ -65,7 +65,7 @@ void RankMemory::allocate(TensorId owner, const InstanceIndex& instance) {
   }
   piece->second.content = owner;
   piece->second.values = unwritten(program_.tensor(owner).local_elements);
-  allocated_ += program_.tensor(owner).local_bytes();
+  allocated_of(owner) += program_.tensor(owner).local_bytes();
 }
 
 void RankMemory::free(TensorId owner, const InstanceIndex& instance) {
@@ -73,7 +73,7 @@ void RankMemory::free(TensorId owner, const InstanceIndex& instance) {
     throw ExecutionError(fmt::format("tensor '{}' is freed and not in memory",
                                      instance_name(program_.tensor(owner), instance)));
   }
-  allocated_ -= program_.tensor(owner).local_bytes();
+  allocated_of(owner) -= program_.tensor(owner).local_bytes();
 }
 
 void RankMemory::free_all(const program::RepeatDeath& death,
@@ -89,7 +89,7 @@ void RankMemory::free_all(const program::RepeatDeath& death,
     }
     if (dies) {
       piece = pieces_.erase(piece);
-      allocated_ -= owner.local_bytes();
+      allocated_of(death.tensor) -= owner.local_bytes();
       ++freed;
     } else {
       ++piece;
@@ -112,9 +112,12 @@ void RankMemory::reset_resident() {
   }
 }
 
-std::vector<AliveTensor> RankMemory::alive() const {
+std::vector<AliveTensor> RankMemory::alive(program::Place place) const {
   std::vector<AliveTensor> tensors;
   for (const auto& [key, piece] : pieces_) {
+    if (program_.tensor(key.first).place != place) {
+      continue;
+    }
     if (tensors.empty() || tensors.back().tensor != key.first) {
       tensors.push_back({key.first, 0});
     }

@@ -56,10 +56,12 @@ class RankMemory {
              const program::Operand& operand,
              const InstanceIndex& indices);
 
-  [[nodiscard]] Bytes allocated() const { return allocated_; }
+  [[nodiscard]] Bytes allocated(program::Place place) const {
+    return allocated_[static_cast<std::size_t>(place)];
+  }
 
-  /// What is in memory, by owner.
-  [[nodiscard]] std::vector<AliveTensor> alive() const;
+  /// What is in that memory, by owner.
+  [[nodiscard]] std::vector<AliveTensor> alive(program::Place place) const;
 
   [[nodiscard]] Distribution& distribution() { return distribution_; }
 
@@ -73,6 +75,11 @@ class RankMemory {
 
   [[nodiscard]] InstanceIndex instance_of(program::TensorId tensor,
                                           const InstanceIndex& indices) const;
+
+  [[nodiscard]] Bytes& allocated_of(program::TensorId owner) {
+    return allocated_[static_cast<std::size_t>(program_.tensor(owner).place)];
+  }
+
   [[nodiscard]] Piece& piece_of(program::TensorId tensor, const InstanceIndex& indices);
   /// The tensor whose values a view is a part of.
   [[nodiscard]] program::TensorId content_of(program::TensorId tensor) const;
@@ -93,7 +100,7 @@ class RankMemory {
   Distribution distribution_;
   std::map<Key, Piece> pieces_;
   std::map<std::pair<program::TensorId, std::int32_t>, std::vector<std::int64_t>> places_;
-  Bytes allocated_;
+  std::array<Bytes, program::kPlaceNames.size()> allocated_{};
 };
 
 }  // namespace trireme::engine

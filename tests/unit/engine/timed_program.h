@@ -20,6 +20,7 @@ inline Machine machine() {
   Machine result;
   result.gpus_per_node = 8;
   result.nic_rate = rate;
+  result.host = cost::HostCosts{.link_rate = rate, .work_rate = rate};
   result.costs.streaming_multiprocessors = 1;
   result.costs.kernel_launch = Seconds(0);
   result.costs.gemm.emplace();

@@ -603,6 +603,27 @@ TEST_CASE("several reasons are all given", "[plan]") {
   CHECK(refusals(study, spec).size() == 4);  // degrees, both kinds of heads, the sequence
 }
 
+TEST_CASE("what may lie on the host follows from ZeRO and the framework", "[plan]") {
+  const config::StudySpec study = study_of(1, 8);
+  config::PlanSpec spec = spec_of(8, 1);
+  spec.offload.optimizer = true;
+  CHECK(refusals(study, spec).empty());
+  spec.offload.parameters = true;
+  CHECK(refusals(study, spec) ==
+        Messages{"offload-parameters: offload.parameters: shards of ZeRO-3 come from the host, and "
+                 "the stage is 0"});
+  spec.zero.stage.value = 3;
+  CHECK(refusals(study, spec).empty());
+
+  config::PlanSpec megatron = spec_of(1, 1);
+  megatron.framework = Framework::megatron;
+  megatron.tensor_parallel = located<std::int64_t>(8);
+  megatron.recompute.granularity = config::Recompute::full;
+  CHECK(refusals(study, megatron).empty());
+  megatron.recompute.offload_to_host = true;
+  CHECK(refusals(study, megatron).size() == 1);
+}
+
 TEST_CASE("options that no lowering models are refused by name", "[plan]") {
   using Change = std::function<void(config::PlanSpec&)>;
 
@@ -617,8 +638,16 @@ TEST_CASE("options that no lowering models are refused by name", "[plan]") {
          spec.framework = Framework::torchtitan;
        },
        "torchtitan's recomputation by operation"},
-      {[](auto& spec) { spec.recompute.offload_to_host = true; },
-       "offloading activations to the host"},
+      {[](auto& spec) {
+         spec.offload.optimizer = true;
+         spec.optimizer.recipe = config::OptimizerRecipe::bf16;
+       },
+       "an optimizer on the host by another recipe than bf16-fp32-main"},
+      {[](auto& spec) {
+         spec.zero.stage.value = 3;
+         spec.offload.parameters = true;
+       },
+       "parameters on the host with an optimizer on the GPU"},
       {[](auto& spec) { spec.attention = config::AttentionKernel::unfused; }, "unfused attention"},
       {[](auto& spec) {
          spec.zero.reshard = config::Reshard::framework;

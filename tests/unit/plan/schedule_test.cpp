@@ -118,7 +118,8 @@ TEST_CASE("the ends of a schedule apart are the same passes", "[plan][schedule]"
   const Plan plan = pipeline(3, 1, 7);
   for (std::int64_t stage = 0; stage < 3; ++stage) {
     const std::vector<Round> whole = schedule_of(plan, stage_of(plan, stage));
-    const std::vector<Round> apart = with_ends_apart(whole, 7, true, true);
+    const std::vector<Round> apart = with_ends_apart(
+        whole, 7, {.first_forward = true, .first_backward = false, .last_backward = true});
     const auto passes = [](const std::vector<Round>& rounds) {
       std::int64_t count = 0;
       for (const Round& round : rounds) {

@@ -291,6 +291,48 @@ TEST_CASE("refused: a birth in some runs of a segment", "[program]") {
         "operation 'make': tensor 'x': it is written twice, before by 'make'");
 }
 
+TEST_CASE("copies between GPU and host have streams of their own, and the host's work too",
+          "[program]") {
+  Builder builder = on_ranks(1);
+  TensorSpec spec = hidden("x");
+  const TensorId on_gpu = builder.declare(spec);
+  spec.place = Place::host;
+  const TensorId on_host = builder.declare(spec);
+  CHECK(on_gpu != on_host);
+  builder.emit(Function::zero, "make", {write(on_gpu)});
+  const Op there = builder.emit_host_copy("there", on_gpu, write(on_host));
+  const Op work = builder.emit(Function::zero, "work", {update(on_host)});
+  const Op back = builder.emit_host_copy("back", on_host, update(on_gpu), Completion::asynchronous);
+  CHECK(there.function == Function::to_host);
+  CHECK(there.stream == kToHostStream);
+  CHECK(there.blocking);
+  CHECK_FALSE(there.on_host);
+  CHECK(work.on_host);
+  CHECK(work.stream == kHostStream);
+  CHECK(back.function == Function::to_device);
+  CHECK(back.stream == kToDeviceStream);
+  CHECK_FALSE(back.blocking);
+}
+
+TEST_CASE("refused: tensors in two memories, or a copy within one", "[program]") {
+  Builder builder = on_ranks(2);
+  TensorSpec spec = hidden("x", Placement::shard(1));
+  const TensorId on_gpu = builder.declare(spec);
+  spec.place = Place::host;
+  const TensorId on_host = builder.declare(spec);
+  spec.layout = {};
+  const TensorId whole_on_host = builder.declare(spec);
+  CHECK(refusal([&] {
+          builder.emit(Function::accumulate, "add", {read(on_gpu), update(on_host)});
+        }) == "operation 'add': tensor 'x' lies on the host, others do not");
+  CHECK(refusal([&] { builder.emit_host_copy("copy", on_host, write(on_host)); }) ==
+        "operation 'copy': both tensors lie on the host");
+  CHECK(refusal([&] {
+          builder.emit_collective(
+              CollectiveKind::all_gather, "gather", axis_bit(0), on_host, whole_on_host);
+        }) == "operation 'gather': a collective of the host");
+}
+
 TEST_CASE("how often each run of operations executes", "[program]") {
   Builder builder = on_ranks(1);  // "run", once
   builder.repeat(Index::micro_batch, 0, 1, 2, [&] {

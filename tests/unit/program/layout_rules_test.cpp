@@ -393,7 +393,11 @@ std::vector<Case> pointwise_cases() {
        is(2, "replicated", "it should be sharded along 0")},
   };
   cases.insert(cases.end(), merges.begin(), merges.end());
-  for (const Function function : {Function::cast, Function::copy, Function::accumulate}) {
+  for (const Function function : {Function::cast,
+                                  Function::copy,
+                                  Function::accumulate,
+                                  Function::to_host,
+                                  Function::to_device}) {
     const auto parts = [](Placement x, Placement y) {
       return std::vector<Part>{in(kHidden, x), inout(kHidden, y)};
     };
