@@ -179,7 +179,8 @@ void check_bandwidths(const Row& row,
   NcclRow printed;
   printed.size = point.payload.value();
   if (time && algorithm) {
-    printed.out_of_place = NcclTiming{.time_us = *time, .algorithm_bandwidth = *algorithm};
+    printed.out_of_place =
+        NcclTiming{.time_us = *time, .algorithm_bandwidth = *algorithm, .bus_bandwidth = {}};
     if (std::string fault = fault_of(printed); !fault.empty()) {
       throw BadText(fault, "");
     }

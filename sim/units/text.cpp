@@ -266,7 +266,7 @@ std::string decimal_text(double value, std::span<const Unit> units) {
   }
   const int point = exponent - chosen->decimal_exponent;  // digits before the point, less one
   if (value != 0 && (point < 0 || point > 6)) {
-    const std::string tail = digits.size() > 1 ? "." + digits.substr(1) : "";
+    const std::string tail = digits.size() > 1 ? fmt::format(".{}", digits.substr(1)) : "";
     return fmt::format("{}{}e{} {}", digits[0], tail, point, chosen->name);
   }
   const auto before_point = static_cast<std::size_t>(value == 0 ? 1 : point + 1);
