@@ -29,16 +29,15 @@ void rename_kernels(const std::map<std::string, std::string>& places,
       }
     }
   }
-  const auto require = [](const std::string& name,
-                          const std::vector<std::string>& known,
-                          const char* what) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw Error(ErrorKind::input,
-                  SourceLocation{.file = "trireme-calibrate"},
-                  fmt::format("{} {}", what, in_quotes(name)),
-                  hint_near(name, known));
-    }
-  };
+  const auto require =
+      [](const std::string& name, const std::vector<std::string>& known, const char* what) {
+        if (std::find(known.begin(), known.end(), name) == known.end()) {
+          throw Error(ErrorKind::input,
+                      SourceLocation{.file = "trireme-calibrate"},
+                      fmt::format("{} {}", what, in_quotes(name)),
+                      hint_near(name, known));
+        }
+      };
   const std::vector<std::string> names(measured.begin(), measured.end());
   for (const auto& [kernel, place] : places) {
     require(kernel, names, "no attention was measured with the kernel");

@@ -35,10 +35,10 @@ namespace trireme::study {
                                           ledger::Engine engine = ledger::Engine::analytic);
 
 /// Every plan at every point of the study's sweep, or at the study itself where nothing is swept,
-/// with crossovers and memory walls. An empty `only_plan` stands for all plans. Points are evaluated
-/// by as many threads as there are cores, rows are in the points' order. `progress(done, all)` is
-/// called after each point, by one thread at a time. Throws Error (input) at the first value that
-/// the study does not accept.
+/// with crossovers and memory walls. An empty `only_plan` stands for all plans. Points are
+/// evaluated by as many threads as there are cores, rows are in the points' order. `progress(done,
+/// all)` is called after each point, by one thread at a time. Throws Error (input) at the first
+/// value that the study does not accept.
 [[nodiscard]] ledger::StudyResult sweep(
     const config::StudyFile& file,
     const std::string& only_plan,
