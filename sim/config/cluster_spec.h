@@ -30,8 +30,8 @@ enum class IntraLinks : std::uint8_t { nvswitch, nvlink_mesh, pcie };
 struct HostSpec {
   std::optional<Bytes> memory;  // of a node; absent: not known, and not checked
   // Where a cluster does not say: what is measured on a server of 8 H100 over PCIe 5.0 (nvbandwidth
-  // issue 24), and DeepSpeed's CPU-Adam on two processors of a DGX-2, 10^9 parameters of 30 bytes
-  // in 0.257 s (ren2021-zero-offload, table 4).
+  // issue 24), and, derived, DeepSpeed's CPU-Adam: 10^10 parameters of 30 bytes in 2.57 s
+  // (ren2021-zero-offload, table 4).
   BytesPerSecond link_per_gpu{52.8e9};  // between a GPU and its host, one direction
   BytesPerSecond work_rate{117e9};      // of a node's processors, through its memory
 };
